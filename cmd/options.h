@@ -1,0 +1,68 @@
+/* Rows of option tables that several programs share, so that an option has one name, one range and one
+ * line of help everywhere.  `target` is where the value goes (NULL: it is only checked), `forward` the
+ * stages that `generate` hands it to. */
+#ifndef UNROLL_OPTIONS_H
+#define UNROLL_OPTIONS_H
+
+#include "base/base.h"
+
+enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8, TO_DETOK = 16 };
+
+#define ROW_MODEL(target, forward)                                                                           \
+    {'m', "model", "FILE", OPTION_TEXT, target, 0, 0, "GGUF model (default: $UNROLL_MODEL, else the small model)", forward}
+#define ROW_VERBOSE(target, forward)                                                                         \
+    {'v', "verbose", NULL, OPTION_FLAG, target, 0, 0, "say on standard error what is done and how long it takes", forward}
+#define ROW_OUTPUT(target) \
+    {'o', "output", "FILE", OPTION_TEXT, target, 0, 0, "write to FILE, which appears when it is complete", 0}
+#define ROW_FORCE(target) \
+    {0, "force", NULL, OPTION_FLAG, target, 0, 0, "write binary records to a terminal too", 0}
+#define ROW_COMPRESS(target) \
+    {0, "compress", NULL, OPTION_FLAG, target, 0, 0, "deflate payloads, for storage and slow links", 0}
+
+/* Stages that run the model. */
+#define ROW_THREADS(target, forward) \
+    {'t', "threads", "N", OPTION_INTEGER, target, 1, 1024, "threads (default: the CPUs this process may use)", forward}
+#define ROW_CONTEXT(target, forward)                                                                         \
+    {'c', "ctx-size", "N", OPTION_INTEGER, target, 1, 16777216, "positions that may be used (default: the model's own)", forward}
+#define ROW_BATCH(target, forward) \
+    {'b', "batch-size", "N", OPTION_INTEGER, target, 1, 65536, "positions evaluated at once (default 512)", forward}
+#define ROW_CACHE_TYPE(target, forward) \
+    {0, "cache-type", "f16|f32", OPTION_CHOICE, target, 0, 0, "element type of keys and values (default f16)", forward}
+#define ROW_REUSE(target, forward) \
+    {0, "reuse", "STATE", OPTION_TEXT, target, 0, 0, "take the longest common prefix with the prompt from this state", forward}
+#define ROW_SAVE(target, forward) \
+    {0, "save", "FILE", OPTION_TEXT, target, 0, 0, "at the end, save the state after the last chosen token", forward}
+
+/* Text to tokens. */
+#define ROW_PROMPT(target) {'p', "prompt", "TEXT", OPTION_TEXT, target, 0, 0, "the text, as an option", 0}
+#define ROW_FILE(target) {'f', "file", "FILE", OPTION_TEXT, target, 0, 0, "the text, from a file", 0}
+#define ROW_SPECIAL(target, forward) \
+    {0, "special", NULL, OPTION_FLAG, target, 0, 0, "texts of special tokens in the text become these tokens", forward}
+#define ROW_BOS(target, forward) \
+    {0, "bos", "auto|always|never", OPTION_CHOICE, target, 0, 0, "begin with BOS: as the model wants (auto), ...", forward}
+#define ROW_PRE(target, forward) \
+    {0, "pre", "NAME", OPTION_TEXT, target, 0, 0, "pre-tokeniser, in the place of the one the model names", forward}
+
+/* Logits to a token. */
+#define ROW_PREDICT(target, forward) \
+    {'n', "predict", "N", OPTION_INTEGER, target, 0, 16777216, "select at most N tokens (default: no limit)", forward}
+#define ROW_TEMPERATURE(target, forward) \
+    {0, "temp", "T", OPTION_REAL, target, 0, 1e6, "temperature; 0, the default, takes the most probable token", forward}
+#define ROW_TOP_K(target, forward) \
+    {0, "top-k", "K", OPTION_INTEGER, target, -1, 16777216, "only the K most probable tokens (0 or less: all)", forward}
+#define ROW_TOP_P(target, forward) \
+    {0, "top-p", "P", OPTION_REAL, target, 0, 1, "only the most probable tokens that together reach P (1: all)", forward}
+#define ROW_MIN_P(target, forward) \
+    {0, "min-p", "P", OPTION_REAL, target, 0, 1, "only tokens at least P times as probable as the best (0: all)", forward}
+#define ROW_SEED(target, forward) \
+    {'s', "seed", "N|random", OPTION_SEED, target, 0, 0, "seed of the draws (default 0)", forward}
+#define ROW_STOP(target, forward) \
+    {0, "stop", "TEXT", OPTION_TEXTS, target, 0, 0, "end before this text appears (may be given again)", forward}
+#define ROW_IGNORE_EOS(target, forward) \
+    {0, "ignore-eos", NULL, OPTION_FLAG, target, 0, 0, "never select a token that ends the text", forward}
+
+/* Tokens to text. */
+#define ROW_RAW(target, forward) \
+    {0, "raw", NULL, OPTION_FLAG, target, 0, 0, "write each token's bytes at once, even half a character", forward}
+
+#endif

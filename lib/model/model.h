@@ -1,0 +1,62 @@
+/* model: hyperparameters and the transformer's forward pass.
+ *
+ * Families: llama (Touvron et al. 2023, arXiv 2302.13971), qwen2 (arXiv 2407.10671), qwen3 (arXiv
+ * 2505.09388).  They share one pass: what differs is data. */
+#ifndef UNROLL_MODEL_H
+#define UNROLL_MODEL_H
+
+#include "base/base.h"
+#include "cache/cache.h"
+#include "gguf/gguf.h"
+#include "kernel/kernel.h"
+
+struct rope_settings {
+    uint32_t scaling;  /* 0 none, 1 linear, 2 yarn, 3 longrope (record.h's enum rope_scaling) */
+    uint32_t dim;      /* rotated elements of a head */
+    float base, scale; /* scale: 1/factor */
+    uint32_t original_context;
+    float attention_factor; /* multiplies cosines and sines */
+    bool adjacent;          /* pairs (2i, 2i+1); otherwise (i, i + dim/2) */
+};
+
+struct hyperparameters {
+    const char *family;
+    char name[128];
+    uint32_t n_layers, dim, n_heads, n_ffn, n_logits, n_context, model_context;
+    float norm_epsilon;
+    struct rope_settings rope;
+    struct cache_shape cache; /* n_kv_heads, key_dim, value_dim */
+    bool qk_norm;             /* queries and keys are normalised per head (qwen3) */
+};
+
+struct model_options {
+    uint32_t n_context;       /* 0: the model's own */
+    enum tensor_type element; /* of the cache: TENSOR_F16 or TENSOR_F32 */
+    int n_threads;
+};
+
+struct model;
+/* Reads hyperparameters and finds every tensor in an open file, which must outlive the model.  An
+ * unknown family, a setting that is not implemented, a missing tensor, one of the wrong shape, and one that the forward
+ * pass would not use are errors that name them.  NULL on error. */
+struct model *model_open(const struct gguf *gguf, const struct model_options *options, struct error *error);
+void model_close(struct model *model);
+const struct hyperparameters *model_hyperparameters(const struct model *model);
+const struct kernel *model_kernel(const struct model *model);
+/* CRC-32 over hyperparameters, names, types and shapes of all tensors, and samples of their bytes. */
+uint32_t model_fingerprint(const struct model *model);
+
+/* One token to be evaluated.  Rows of one sequence stand together, in the order of their positions,
+ * beginning at its n_positions. */
+struct model_row {
+    struct cache_sequence *sequence;
+    uint32_t position, token;
+    bool wants_logits;
+};
+/* One forward pass over all rows: extends every sequence's cache by its rows and writes the logits of the rows that want
+ * them, in order: logits (wanted rows, n_logits).  A value that is not finite is an error that names layer
+ * and position, as is a token that the model has no embedding for; then the caches are as before. */
+bool model_evaluate(struct model *model, const struct model_row *rows, uint32_t n_rows, float *logits,
+                    struct error *error);
+
+#endif
