@@ -33,6 +33,9 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
 #define ROW_SAVE(target, forward) \
     {0, "save", "FILE", OPTION_TEXT, target, 0, 0, "at the end, save the state after the last chosen token", forward}
 
+#define ROW_NO_CACHE(target, forward) \
+    {0, "no-cache", NULL, OPTION_FLAG, target, 0, 0, "compute all positions again at every step, to show what the cache saves", forward}
+
 /* Text to tokens. */
 #define ROW_PROMPT(target) {'p', "prompt", "TEXT", OPTION_TEXT, target, 0, 0, "the text, as an option", 0}
 #define ROW_FILE(target) {'f', "file", "FILE", OPTION_TEXT, target, 0, 0, "the text, from a file", 0}

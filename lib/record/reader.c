@@ -16,6 +16,7 @@ struct record_reader {
 
     struct record record;   /* the last one */
     bool payload_waiting;   /* its payload has not been taken from the source */
+    const uint8_t *used;    /* payload that apply() took */
     uint8_t *stored;        /* payload as stored, padded */
     size_t stored_capacity;
     uint8_t *inflated;
@@ -65,6 +66,7 @@ static struct sequence *sequence_make(struct record_reader *r, uint32_t id)
     }
     s = allocate(1, sizeof *s);
     s->id = id;
+    s->index = r->n_sequences;
     s->logits_position = -1;
     r->sequence = grow(r->sequence, &r->sequences_capacity, r->n_sequences + 1, sizeof(struct sequence *));
     r->sequence[r->n_sequences++] = s;
@@ -385,6 +387,7 @@ static bool apply(struct record_reader *r, struct error *error)
                 record->type == RECORD_FORK || record->type == RECORD_END;
     if (used && !reader_payload_checked(r, &payload, NULL, error))
         return false;
+    r->used = payload;
     if (record->type == RECORD_MODEL)
         return apply_model(r, payload, error);
     if (record->type >= RECORD_ANCILLARY)
@@ -471,6 +474,11 @@ const uint8_t *reader_payload(struct record_reader *r, bool *mapped)
 const struct model_facts *reader_model(const struct record_reader *r)
 {
     return r->has_model ? &r->model : NULL;
+}
+
+const uint8_t *reader_used_payload(const struct record_reader *r)
+{
+    return r->used;
 }
 
 bool reader_pending(struct record_reader *r)

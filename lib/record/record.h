@@ -132,6 +132,7 @@ void record_write_token_and_end(struct record_writer *writer, struct record toke
  * section 3, "What the records mean", rules 1 to 5, checked here for every program). */
 struct sequence {
     uint32_t id;
+    size_t index;      /* in order of appearance */
     uint32_t *tokens;  /* (n_tokens) */
     uint8_t *flags;    /* (n_tokens) RECORD_GENERATED | RECORD_HELD of each */
     uint32_t n_tokens;
@@ -178,6 +179,9 @@ const struct model_facts *reader_model(const struct record_reader *reader);
 /* Ends the program with a message that names the current file and record. */
 _Noreturn void reader_die(struct record_reader *reader, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The payload (raw_length bytes) of a record that reader_next has used itself (MODEL, TOKENS, FORK,
+ * END), to look at it or pass it on. */
+const uint8_t *reader_used_payload(const struct record_reader *reader);
 /* Whether a further byte is there already, so that reader_next need not wait for it to begin. */
 bool reader_pending(struct record_reader *reader);
 /* "FILE, record 3 (LOGITS)": where the reader stands, for messages. */

@@ -100,6 +100,12 @@ bool source_open(struct source *s, const char *operand, struct error *error)
         return true;
     }
     struct stat status;
+    int64_t number;
+    if (strncmp(operand, "/dev/fd/", 8) == 0 && parse_integer(operand + 8, 0, INT32_MAX, &number) &&
+        fcntl((int)number, F_GETFD) >= 0) {
+        s->fd = (int)number; /* the descriptor itself, so that closing it is seen */
+        return true;
+    }
     if (stat(operand, &status))
         return error_set(error, STATUS_SYSTEM, "%s: cannot open:", operand);
     if (S_ISDIR(status.st_mode))

@@ -1,0 +1,78 @@
+/* decode-step: one forward pass for each new token.  A state and tokens in, the state that follows out;
+ * with --stream the loop's half that holds the model: chosen tokens in, logits out. */
+#include "options.h"
+#include "stage/decode.h"
+#include "stage/stage.h"
+
+#include <stdio.h>
+
+static struct engine_options engine_options = {.batch = 1};
+static const char *output_path, *save_path;
+static bool compress, force, stream, no_cache;
+
+static const struct option_spec options[] = {
+    ROW_MODEL(&engine_options.model, 0),
+    {0, "stream", NULL, OPTION_FLAG, &stream, 0, 0,
+     "write tokens and logits as they come, for the loop, and no cache", 0},
+    ROW_NO_CACHE(&no_cache, 0),
+    ROW_SAVE(&save_path, 0),
+    ROW_CONTEXT(&engine_options.context, 0),
+    ROW_THREADS(&engine_options.threads, 0),
+    ROW_CACHE_TYPE(&engine_options.cache_type, 0),
+    ROW_OUTPUT(&output_path),
+    ROW_COMPRESS(&compress),
+    ROW_FORCE(&force),
+    ROW_VERBOSE(&engine_options.verbose, 0),
+    {0},
+};
+static const struct program program = {"[STREAM ...]",
+                                       "One forward pass per new token: a state and tokens in, a state out; with --stream tokens and logits.",
+                                       options};
+
+/* Writes all lanes, which are evaluated first where they are not, as a state. */
+static void write_state(struct engine *engine, struct state *state, struct record_writer *writer)
+{
+    state_write_model(writer, &engine->facts);
+    for (size_t i = 0; i < state->n_lanes; i++)
+        engine_advance_writing(engine, state->lane[i], false, writer);
+}
+
+int main(int argc, char **argv)
+{
+    program_start(argv);
+    int first = options_parse(&program, argc, argv, NULL, NULL);
+
+    if (no_cache && !stream)
+        die(STATUS_USAGE, "--no-cache goes with --stream");
+
+    struct output output, saved;
+    struct record_writer writer = {.output = &output, .compress = compress};
+    struct record_writer saver = {.output = &saved, .compress = compress};
+    struct engine engine;
+    struct state state;
+    output_open(&output, output_path, true, force);
+    if (save_path)
+        output_open(&saved, save_path, true, force);
+    struct record_reader *reader = reader_open(argv + first, argc - first);
+    engine_open(&engine, &engine_options);
+    state_init(&state, reader, &engine.facts);
+    record_writer_report_errors(&writer);
+
+    if (stream) {
+        decode_stream(&engine, &state, &writer, no_cache);
+    } else {
+        state_take_all(&state);
+        for (size_t i = 0; i < state.n_lanes; i++)
+            engine_check(&engine, state.lane[i], reader);
+        write_state(&engine, &state, &writer);
+    }
+    output_close(&output);
+    if (save_path) {
+        write_state(&engine, &state, &saver);
+        output_close(&saved);
+    }
+    state_free(&state);
+    reader_close(reader);
+    engine_close(&engine);
+    return program_end();
+}

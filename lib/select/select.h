@@ -1,0 +1,84 @@
+/* select: from logits to one token: temperature, softmax, the filters, the draw; and stop strings.
+ *
+ * Everything here is a pure function of its arguments, with the same result on every machine: the
+ * exponential is exact_exp, weights are f32, their sums are f64 and taken in the order that is given
+ * with each function. */
+#ifndef UNROLL_SELECT_H
+#define UNROLL_SELECT_H
+
+#include "base/base.h"
+
+/* ---- choosing (select.c) ------------------------------------------------------------------- */
+
+struct select_options {
+    double temperature; /* 0: the greatest logit, the lower id of equal ones, and no draw */
+    int64_t top_k;      /* <= 0, or not less than the candidates: off */
+    double top_p;       /* 1: off */
+    double min_p;       /* 0: off */
+    uint64_t seed;
+};
+
+/* One question: which token follows? */
+struct select_question {
+    const float *logits; /* (n) */
+    uint32_t n;
+    uint32_t n_selectable;  /* ids from here on are never selected */
+    const uint32_t *banned; /* (n_banned), ascending: never selected either */
+    size_t n_banned;
+    uint32_t position;    /* of the token that is being chosen */
+    uint32_t draw_stream; /* 0 for a sequence that started from a prompt */
+};
+
+/* The candidates' memory, kept from one question to the next. */
+struct selector;
+struct selector *selector_new(const struct select_options *options);
+void selector_free(struct selector *selector);
+
+/* Answers: *id is the token.  False where a logit is NaN or +infinity, or where every token that may be
+ * selected has -infinity; the error names the position.
+ *
+ * The chain is temperature, top-k, top-p, min-p; what survives one is renormalised for the next, and
+ * the draw takes one of those that survive all.  The draw is word 1 and 0 of Philox 4x32-10 (key: seed,
+ * low word first; counter: position, draw stream, 0, 0) as the 53-bit number
+ * u = ((word1 * 2^32 + word0) >> 11) / 2^53: the first candidate, in ascending order of ids, at which
+ * the sum of the weights passes u times their total.  Words 2 and 3 are reserved. */
+bool select_choose(struct selector *selector, const struct select_question *question, uint32_t *id,
+                   struct error *error);
+
+/* The number u of a question. */
+double select_uniform(uint64_t seed, uint32_t draw_stream, uint32_t position);
+
+/* The chain in words, "temperature 0.8, top-k 40" or "greedy". */
+void select_describe(const struct select_options *options, char *text, size_t size);
+
+/* The ids of the k greatest logits (all, where n is less), greatest first, the lower id of equal
+ * ones first; NaN counts as greater than anything.  ids (k); returns how many there are. */
+size_t select_top(const float *logits, uint32_t n, size_t k, uint32_t *ids);
+
+/* ---- stop strings (stop.c) ----------------------------------------------------------------- */
+
+/* All stop strings at once, by the automaton of Aho and Corasick ("Efficient string matching: an aid to
+ * bibliographic search", CACM 1975).  Bytes, not characters. */
+struct stop_matcher;
+
+/* No string may be empty. */
+struct stop_matcher *stop_new(const char *const *strings, size_t n);
+void stop_free(struct stop_matcher *matcher);
+
+enum stop_outcome {
+    STOP_NONE,    /* no stop string has begun */
+    STOP_PARTIAL, /* the text ends with the beginning of one */
+    STOP_MATCHED,
+};
+struct stop_match {
+    size_t string; /* index of the one that matched */
+    size_t trim;   /* bytes from the match's start to the end of the text */
+};
+
+/* Reads the text of one more token.  *state is 0 where the text begins, and is brought up to date.  Of
+ * several matches the one that ends first wins, and of those that end at the same byte the longest;
+ * after a match *state is 0 again. */
+enum stop_outcome stop_feed(const struct stop_matcher *matcher, uint32_t *state, const void *bytes,
+                            size_t length, struct stop_match *match);
+
+#endif

@@ -1,0 +1,145 @@
+#include "stage/report.h"
+#include "stage/stage.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the trace ----------------------------------------------------------------------------- */
+
+void report_trace(struct report *r, FILE *file, bool table)
+{
+    r->trace = file;
+    r->table = table;
+    if (table)
+        fputs("position\ttoken\ttext\tprobability\trunner_up\trunner_up_text\trunner_up_probability\t"
+              "cache_positions\tcache_bytes\tmilliseconds\n", file);
+    else
+        fputs("position  token  text            prob   runner-up        prob  cache: positions     bytes        ms\n", file);
+}
+
+/* A token's text with what would upset a line escaped. */
+static const char *shown(const struct report *r, uint32_t id, char text[64])
+{
+    const char *bytes;
+    size_t n = r->vocab ? vocab_piece(r->vocab, id, true, &bytes) : 0, at = 0;
+    for (size_t i = 0; i < n && at < 56; i++) {
+        unsigned char c = (unsigned char)bytes[i];
+        if (c < 0x20 || c == 0x7f || c == '\\')
+            at += (size_t)snprintf(text + at, 64 - at, "\\x%02x", c);
+        else
+            text[at++] = (char)c;
+    }
+    text[at] = 0;
+    return text;
+}
+
+static double probability(const struct report *r, uint32_t id)
+{
+    return exp((double)r->logits[id] - r->log_sum);
+}
+
+static void trace_step(struct report *r, uint32_t id, double milliseconds)
+{
+    char text[64], second[64];
+    uint32_t other = id == r->best ? r->second : r->best;
+    unsigned long long cached = r->position + 1,
+                       bytes = cached * model_facts_position_bytes(&r->facts);
+    fprintf(r->trace,
+            r->table ? "%u\t%u\t%s\t%.6f\t%u\t%s\t%.6f\t%llu\t%llu\t%.3f\n"
+                     : "%8u %6u  %-14s %5.3f  %6u %-10s %5.3f %17llu %9llu %9.3f\n",
+            r->position + 1, id, shown(r, id, text), probability(r, id), other, shown(r, other, second),
+            probability(r, other), cached, bytes, milliseconds);
+    fflush(r->trace);
+}
+
+/* The two most probable ids, and the logarithm of the sum of exponentials. */
+static void read_logits(struct report *r, const struct record *record, const uint8_t *payload)
+{
+    size_t n = record->count;
+    r->logits = reallocate(r->logits, n, sizeof *r->logits);
+    memcpy(r->logits, payload, n * sizeof *r->logits);
+    r->best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        r->best = r->logits[i] > r->logits[r->best] ? i : r->best;
+    r->second = r->best == 0 && n > 1 ? 1 : 0;
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i != r->best && r->logits[i] > r->logits[r->second])
+            r->second = i;
+        sum += exp((double)r->logits[i] - (double)r->logits[r->best]);
+    }
+    r->log_sum = (double)r->logits[r->best] + log(sum);
+}
+
+/* ---- seeing -------------------------------------------------------------------------------- */
+
+void report_question(struct report *r, const struct record *record, const uint8_t *payload)
+{
+    struct error error;
+    switch (record->type) {
+    case RECORD_MODEL:
+        r->has_facts = model_facts_decode(&r->facts, payload, (size_t)record->length, &error);
+        break;
+    case RECORD_TOKENS:
+        if (r->n_selected == 0)
+            r->n_prompt += record->count;
+        break;
+    case RECORD_LOGITS:
+        r->position = record->position;
+        r->asked = true;
+        if (r->trace)
+            read_logits(r, record, payload);
+        break;
+    default:
+        break;
+    }
+}
+
+void report_answer(struct report *r, const struct record *record, const uint8_t *payload)
+{
+    struct end end;
+    struct error error;
+    if (record->type == RECORD_END && end_decode(&end, payload, (size_t)record->length, &error)) {
+        r->ended = true;
+        r->reason = end.reason;
+    }
+    if (record->type != RECORD_TOKENS)
+        return;
+    double now = seconds_now(), before = r->n_selected ? r->at[r->n_selected - 1] : r->begin;
+    r->at = grow(r->at, &r->capacity, r->n_selected + (size_t)1, sizeof *r->at);
+    r->at[r->n_selected++] = now;
+    if (r->trace && r->asked && r->logits)
+        trace_step(r, load_u32(payload), 1e3 * (now - before));
+    r->asked = false;
+}
+
+/* ---- the summary --------------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void report_print(const struct report *r)
+{
+    uint32_t n = r->n_selected;
+    warn("%u prompt tokens, %u selected, finish reason: %s", r->n_prompt, n,
+         r->ended ? end_reason_name(r->reason) : "none");
+    if (n > 0)
+        warn("time to first token %.1f ms", 1e3 * (r->at[0] - r->begin));
+    if (n > 1) {
+        double *gap = allocate(n - 1, sizeof *gap), total = r->at[n - 1] - r->at[0];
+        for (uint32_t i = 1; i < n; i++)
+            gap[i - 1] = r->at[i] - r->at[i - 1];
+        qsort(gap, n - 1, sizeof *gap, compare);
+        warn("decode: inter-token latency median %.2f ms, p95 %.2f ms; %.1f tokens/s", 1e3 * gap[(n - 1) / 2],
+             1e3 * gap[(n - 2) * 95 / 100], (n - 1) / total);
+        free(gap);
+    }
+    if (r->has_facts) {
+        unsigned long long positions = r->position + 1ull;
+        warn("cache: %llu positions, %llu bytes", positions, positions * model_facts_position_bytes(&r->facts));
+    }
+}
