@@ -31,21 +31,12 @@ all: deps-build
 	+@$(MAKE) --no-print-directory programs
 programs: $(PROGRAMS:%=$(BIN)/%) $(BIN)/unroll-small.gguf
 
-# ---- packages: installed when we may, otherwise the one line that would is printed ----------------
-define install_packages
-@missing=; for p in $(1); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
-if [ -n "$$missing" ] && command -v dpkg-query >/dev/null; then \
-  if [ "$$(id -u)" = 0 ]; then as=; else as="sudo -n"; fi; \
-  if [ "$(DEPS)" = no ] || ! $$as true 2>/dev/null; then \
-    echo "these packages are missing; install them with:"; echo "  sudo apt-get install$$missing"; exit 1; fi; \
-  echo "installing:$$missing"; export DEBIAN_FRONTEND=noninteractive; \
-  $$as apt-get install -y --no-install-recommends $$missing >$(1:%=/dev/null) 2>&1 || \
-  { $$as apt-get update >/dev/null && $$as apt-get install -y --no-install-recommends $$missing >/dev/null; }; fi
-endef
+# ---- packages: installed when we may, otherwise the one line that would is printed -------------------
+INSTALL_PACKAGES = DEPS='$(DEPS)' sh tests/tools/install-packages.sh
 deps-build:
-	$(call install_packages,$(PACKAGES_BUILD))
+	@$(INSTALL_PACKAGES) $(PACKAGES_BUILD)
 deps-check:
-	$(call install_packages,$(PACKAGES_BUILD) $(PACKAGES_CHECK))
+	@$(INSTALL_PACKAGES) $(PACKAGES_BUILD) $(PACKAGES_CHECK)
 
 # ---- building ----------------------------------------------------------------------------------------
 # Instruction sets by file name; everything else runs on any machine of the architecture.
@@ -75,13 +66,57 @@ $(BIN)/%: $(BUILD)/cmd/%.o $(LIBRARY)
 $(BIN)/unroll-small.gguf: examples/model/unroll-small.gguf
 	@mkdir -p $(@D)
 	cp $< $@
-$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(LIBRARY)
+$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(BUILD)/tests/models.o $(LIBRARY)
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) $< $(LIBRARY) -Wl,--as-needed $(LIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
+	$(CC) $(FLAGS) $< $(BUILD)/tests/models.o $(LIBRARY) -Wl,--as-needed $(LIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
+$(BUILD)/tests/make-model: $(BUILD)/tests/tools/make-model.o $(BUILD)/tests/models.o $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) $< $(BUILD)/tests/models.o $(LIBRARY) -Wl,--as-needed $(LIBS) -o $@
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 .SECONDARY:
+
+# ---- using ---------------------------------------------------------------------------------------------
+PROMPT = The capital of France is
+demo: all
+	$(BIN)/generate -v "$(PROMPT)" && echo
+
+# TESTS= names some: make check TESTS='test_record sample'
+check: deps-check
+	+@$(MAKE) --no-print-directory check-programs
+	tests/run $(BIN) $(TESTS)
+check-programs: programs $(UNIT_TESTS) $(BUILD)/tests/make-model
+
+format:
+	clang-format -i cmd/*.[ch] lib/*/*.[ch] tests/*.[ch] tests/*/*.c
+
+SHARE = $(DESTDIR)$(PREFIX)/share
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/unroll $(SHARE)/man/man1 $(SHARE)/man/man5 $(SHARE)/man/man7
+	for p in $(PROGRAMS); do \
+	    install -m 755 $(BIN)/$$p $(DESTDIR)$(PREFIX)/bin/$(PROGRAM_PREFIX)$$p && \
+	    install -m 644 man/man1/$$p.1 $(SHARE)/man/man1/$(PROGRAM_PREFIX)$$p.1 || exit 1; done
+	install -m 644 man/man5/*.5 $(SHARE)/man/man5
+	install -m 644 man/man7/*.7 $(SHARE)/man/man7
+	install -m 644 examples/model/unroll-small.gguf $(SHARE)/unroll
+	install -D -m 644 examples/completions/unroll.bash $(SHARE)/bash-completion/completions/$(PROGRAM_PREFIX)generate
+	for p in $(filter-out generate,$(PROGRAMS)); do \
+	    ln -sf $(PROGRAM_PREFIX)generate $(SHARE)/bash-completion/completions/$(PROGRAM_PREFIX)$$p || exit 1; done
+	install -D -m 644 examples/completions/_unroll $(SHARE)/zsh/site-functions/_unroll
+uninstall:
+	for p in $(PROGRAMS); do rm -f $(DESTDIR)$(PREFIX)/bin/$(PROGRAM_PREFIX)$$p \
+	    $(SHARE)/man/man1/$(PROGRAM_PREFIX)$$p.1 $(SHARE)/bash-completion/completions/$(PROGRAM_PREFIX)$$p; done
+	rm -f $(SHARE)/man/man5/unroll-stream.5 $(SHARE)/man/man7/unroll.7 $(SHARE)/man/man7/unroll-loop.7
+	rm -f $(SHARE)/zsh/site-functions/_unroll $(SHARE)/unroll/unroll-small.gguf
+	-rmdir $(SHARE)/unroll
+
+# Retrains the small model (about an hour); it replaces examples/model/unroll-small.gguf.
+model:
+	sh examples/model/make.sh $(BUILD)/model
+
+dist:
+	git archive --prefix=unroll-$(VERSION)/ -o unroll-$(VERSION).tar.gz HEAD
 
 clean:
 	rm -rf build
 
-.PHONY: all programs deps-build deps-check clean FORCE
+.PHONY: all programs deps-build deps-check demo check check-programs format install uninstall model dist clean FORCE

@@ -67,9 +67,11 @@ int main(int argc, char **argv)
         write_state(&engine, &state, &writer);
     }
     output_close(&output);
+    record_writer_free(&writer);
     if (save_path) {
         write_state(&engine, &state, &saver);
         output_close(&saved);
+        record_writer_free(&saver);
     }
     state_free(&state);
     reader_close(reader);

@@ -102,6 +102,7 @@ int main(int argc, char **argv)
     }
 
     output_close(&output);
+    record_writer_free(&writer);
     state_free(&state);
     if (old_reader)
         state_free(&old);

@@ -37,12 +37,16 @@ static void *carve(uint8_t **place, size_t bytes)
 
 /* Lays out the arrays for rows x cols.  Rows are padded to whole tiles of 16: kernels may read, not
  * use, what lies there. */
-static void make_room(struct quantised *form, size_t rows, size_t cols)
+static void make_room(struct quantised *form, size_t rows, size_t cols, bool tiles)
 {
     rows = (rows + PANEL - 1) / PANEL * PANEL;
     form->n_blocks = cols / form->block;
     form->stride = (cols + 63) / 64 * 64;
-    size_t n = rows * form->n_blocks, bytes = rows * form->stride + n * (4 + 2 * 16 + 2 * 8) + 320;
+    size_t n = rows * form->n_blocks;
+    /* Enough for either block size; a few arrays, each rounded up to 64 bytes. */
+    size_t bytes = rows * form->stride + n * (4 + 16 * 2 + 8 * 2) + 10 * 64;
+    if (tiles)
+        bytes += n * (form->block == 32 ? 64 + 4 + 4 : 256 + 64 + 4);
     if (bytes > form->capacity) {
         free(form->memory);
         form->memory = allocate_aligned(bytes, 1);
@@ -58,6 +62,15 @@ static void make_room(struct quantised *form, size_t rows, size_t cols)
         form->sums_16 = carve(&place, n * 16 * sizeof *form->sums_16);
         form->sums_32 = carve(&place, n * 8 * sizeof *form->sums_32);
     }
+    form->tiles = NULL;
+    if (!tiles)
+        return;
+    form->tiles = carve(&place, n * (form->block == 32 ? 64 : 256));
+    form->tile_d = carve(&place, n * sizeof *form->tile_d);
+    if (form->block == 32)
+        form->tile_sum = carve(&place, n * sizeof *form->tile_sum);
+    else
+        form->sum_tiles = carve(&place, n * 64);
 }
 
 struct work {
@@ -76,13 +89,14 @@ static void quantise_rows(void *context, int thread, size_t begin, size_t end)
 void activations_prepare(const struct kernel *kernel, struct threads *threads,
                          struct activations *x, enum tensor_type weight_type)
 {
-    if (!block_units(weight_type))
+    if (!units_of(weight_type).words)
         return;
     struct quantised *form =
         tensor_type_facts(weight_type)->block_items == 32 ? &x->by_32 : &x->by_256;
     if (form->made)
         return;
-    make_room(form, x->rows, x->cols);
+    uint32_t tile_rows = kernel->quants->tile_rows;
+    make_room(form, x->rows, x->cols, tile_rows && x->rows >= tile_rows);
     struct work work = {kernel, x, form};
     if (threads && x->rows >= 4)
         threads_run(threads, x->rows, 1, quantise_rows, &work);

@@ -60,6 +60,7 @@ struct task {
 /* Memory of one thread. */
 struct scratch {
     float *q, *scores, *factors, *largest, *sum, *out, *keys, *values;
+    uint32_t *from, *to; /* of a page */
 };
 
 static struct task task_at(const struct job *job, size_t index)
@@ -108,6 +109,8 @@ static struct scratch scratch_at(const struct job *job, uint8_t *base, size_t ro
     s.largest = take(base, bytes, rows, sizeof *s.largest);
     s.sum = take(base, bytes, rows, sizeof *s.sum);
     s.out = take(base, bytes, rows * a->value_dim, sizeof *s.out);
+    s.from = take(base, bytes, rows, sizeof *s.from);
+    s.to = take(base, bytes, rows, sizeof *s.to);
     bool widen = rows >= WIDEN_ROWS && a->element == TENSOR_F16;
     s.keys = take(base, bytes, widen ? (size_t)a->key_dim * KERNEL_PAGE : 0, sizeof *s.keys);
     s.values = take(base, bytes, widen ? (size_t)a->value_dim * KERNEL_PAGE : 0, sizeof *s.values);
@@ -168,6 +171,8 @@ static void attend_span(const struct job *job, const struct task *task, uint32_t
         .scale = a->scale,
         .softcap = a->softcap,
         .value_step = widen ? 0 : (values * element + a->key_dim - 1) / a->key_dim,
+        .from = s->from,
+        .to = s->to,
         .scores = s->scores,
         .factors = s->factors,
     };
@@ -189,16 +194,21 @@ static void attend_span(const struct job *job, const struct task *task, uint32_t
             sum = partial->sum + at;
             out = partial->out + at * a->value_dim;
         }
-        /* Runs of rows that see the same keys of the page, and that have a state or not. */
+        /* Runs of rows that see something of the page, and that have a state or not. */
         for (uint32_t i = 0, n; i < task->tile.n; i += n) {
-            n = 1;
-            if (!visible(&rows[i], number, &page.from, &page.to))
-                continue;
             page.first = partial || begins_at(&rows[i], number);
-            for (uint32_t from, to; i + n < task->tile.n; n++)
-                if (!visible(&rows[i + n], number, &from, &to) || from != page.from ||
-                    to != page.to || page.first != (partial || begins_at(&rows[i + n], number)))
-                    break;
+            uint32_t from, to;
+            for (n = 0; i + n < task->tile.n && visible(&rows[i + n], number, &from, &to) &&
+                        page.first == (partial || begins_at(&rows[i + n], number));
+                 n++)
+                for (uint32_t head = 0; head < task->n_heads; head++) {
+                    s->from[n * task->n_heads + head] = from;
+                    s->to[n * task->n_heads + head] = to;
+                }
+            if (n == 0) {
+                n = 1;
+                continue;
+            }
             size_t row = (size_t)i * task->n_heads;
             page.n_rows = n * task->n_heads;
             page.q = s->q + row * a->key_dim;

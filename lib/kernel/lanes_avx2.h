@@ -264,14 +264,17 @@ static inline lanes lanes_scale(lanes v, lanes n)
     return (lanes){scale(v.low, n.low), scale(v.high, n.high)};
 }
 
-static inline __m256 clamp(__m256 v, float low, float high)
+/* The smaller; b where one is NaN. */
+static inline lanes lanes_min(lanes a, lanes b)
 {
-    return _mm256_max_ps(_mm256_set1_ps(low), _mm256_min_ps(_mm256_set1_ps(high), v));
+    return (lanes){_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
 }
 
-static inline lanes lanes_clamp(lanes v, float low, float high)
+/* v, but 0 where x < limit */
+static inline lanes lanes_unless_less(lanes x, lanes limit, lanes v)
 {
-    return (lanes){clamp(v.low, low, high), clamp(v.high, low, high)};
+    return (lanes){_mm256_and_ps(v.low, _mm256_cmp_ps(x.low, limit.low, _CMP_NLT_UQ)),
+                   _mm256_and_ps(v.high, _mm256_cmp_ps(x.high, limit.high, _CMP_NLT_UQ))};
 }
 
 #include "kernel/lanes_math.h"

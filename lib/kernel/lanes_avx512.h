@@ -209,10 +209,16 @@ static inline lanes lanes_scale(lanes v, lanes n)
     return _mm512_scalef_ps(v, n);
 }
 
-/* NaN stays NaN (the second operand is returned). */
-static inline lanes lanes_clamp(lanes v, float low, float high)
+/* The smaller; b where one is NaN. */
+static inline lanes lanes_min(lanes a, lanes b)
 {
-    return _mm512_max_ps(_mm512_set1_ps(low), _mm512_min_ps(_mm512_set1_ps(high), v));
+    return _mm512_min_ps(a, b);
+}
+
+/* v, but 0 where x < limit */
+static inline lanes lanes_unless_less(lanes x, lanes limit, lanes v)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), v);
 }
 
 #include "kernel/lanes_math.h"

@@ -5,9 +5,11 @@
 
 static inline lanes lanes_exp(lanes x)
 {
-    x = lanes_clamp(x, -104.0f, 89.0f); /* beyond which the steps below give 0 and infinity */
-    lanes n = lanes_round(lanes_multiply(x, lanes_set(0x1.715476p+0f)));
-    lanes r = lanes_fma(n, lanes_set(-0x1.62e4p-1f), x);
+    /* From 89 on the steps below give infinity.  Below -104 they would give 0, but slowly: an
+     * underflow is an exception that the processor handles in microcode. */
+    lanes bounded = lanes_min(lanes_set(89.0f), lanes_unless_less(x, lanes_set(-104.0f), x));
+    lanes n = lanes_round(lanes_multiply(bounded, lanes_set(0x1.715476p+0f)));
+    lanes r = lanes_fma(n, lanes_set(-0x1.62e4p-1f), bounded);
     r = lanes_fma(n, lanes_set(-0x1.7f7d1cp-20f), r);
     lanes p = lanes_set(0x1.a01a02p-13f);
     p = lanes_fma(p, r, lanes_set(0x1.6c16c2p-10f));
@@ -17,7 +19,7 @@ static inline lanes lanes_exp(lanes x)
     p = lanes_fma(p, r, lanes_set(0.5f));
     p = lanes_fma(p, r, lanes_set(1.0f));
     p = lanes_fma(p, r, lanes_set(1.0f));
-    return lanes_scale(p, n);
+    return lanes_unless_less(x, lanes_set(-104.0f), lanes_scale(p, n));
 }
 
 static inline lanes lanes_tanh(lanes x)

@@ -5,31 +5,10 @@
 const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                1,    13,   25,  38,  53,  69,  89,  113};
 
-const struct block_units *block_units(enum tensor_type type)
-{
-    static const struct block_units units[] = {
-        [TENSOR_Q4_0] = {1, 4, 0},   /* d, 16 bytes of q */
-        [TENSOR_Q4_1] = {2, 4, 0},   /* d, m, q */
-        [TENSOR_Q5_0] = {1, 5, 0},   /* d, fifth bits, q */
-        [TENSOR_Q5_1] = {2, 5, 0},   /* d, m, fifth bits, q */
-        [TENSOR_Q8_0] = {1, 8, 0},   /* d, q */
-        [TENSOR_Q2_K] = {0, 20, 2},  /* 16 scales and mins, q, d, dmin */
-        [TENSOR_Q3_K] = {0, 27, 1},  /* third bits, q, scales, d */
-        [TENSOR_Q4_K] = {2, 35, 0},  /* d, dmin, scales and mins, q */
-        [TENSOR_Q5_K] = {2, 43, 0},  /* d, dmin, scales and mins, fifth bits, q */
-        [TENSOR_Q6_K] = {0, 52, 1},  /* low bits, high bits, scales, d */
-        [TENSOR_IQ4_NL] = {1, 4, 0}, /* d, q */
-        [TENSOR_IQ4_XS] = {2, 33, 0} /* d, high bits of scales, low bits of scales, q */
-    };
-    if ((size_t)type >= sizeof units / sizeof *units || units[type].words == 0)
-        return NULL;
-    return &units[type];
-}
-
 bool kernel_supports(uint32_t tensor_type)
 {
     return tensor_type == TENSOR_F32 || tensor_type == TENSOR_F16 || tensor_type == TENSOR_BF16 ||
-           block_units((enum tensor_type)tensor_type);
+           units_of(tensor_type).words;
 }
 
 size_t matrix_row_bytes(const struct matrix *matrix)
@@ -42,7 +21,7 @@ size_t matrix_row_bytes(const struct matrix *matrix)
 
 bool matrix_can_interleave(enum tensor_type type)
 {
-    return block_units(type) != NULL;
+    return units_of(type).words != 0;
 }
 
 size_t matrix_interleaved_bytes(const struct matrix *matrix)
@@ -50,52 +29,56 @@ size_t matrix_interleaved_bytes(const struct matrix *matrix)
     return ((size_t)matrix->rows + PANEL - 1) / PANEL * PANEL * matrix_row_bytes(matrix);
 }
 
-/* Moves the units of one block between its plain place and column `row` of a panel's block. */
-static void put_block(const struct block_units *units, const uint8_t *plain, uint8_t *panel,
-                      unsigned row)
+/* Moves a block between its plain place and row `row` of a panel's block. */
+static void put_block(struct block_units units, const uint8_t *plain, uint8_t *panel, unsigned row)
 {
-    for (unsigned i = 0; i < units->lead; i++, plain += 2, panel += 2 * PANEL)
+    for (unsigned i = 0; i < units.lead; i++, plain += 2, panel += 2 * PANEL)
         memcpy(panel + 2 * row, plain, 2);
-    for (unsigned i = 0; i < units->words; i++, plain += 4, panel += 4 * PANEL)
+    for (unsigned i = 0; i < units.words; i++, plain += 4, panel += 4 * PANEL)
         memcpy(panel + 4 * row, plain, 4);
-    for (unsigned i = 0; i < units->tail; i++, plain += 2, panel += 2 * PANEL)
+    for (unsigned i = 0; i < units.tail; i++, plain += 2, panel += 2 * PANEL)
         memcpy(panel + 2 * row, plain, 2);
 }
 
-static void take_block(const struct block_units *units, const uint8_t *panel, unsigned row,
-                       uint8_t *plain)
+static void take_block(struct block_units units, uint8_t *plain, const uint8_t *panel, unsigned row)
 {
-    for (unsigned i = 0; i < units->lead; i++, plain += 2, panel += 2 * PANEL)
+    for (unsigned i = 0; i < units.lead; i++, plain += 2, panel += 2 * PANEL)
         memcpy(plain, panel + 2 * row, 2);
-    for (unsigned i = 0; i < units->words; i++, plain += 4, panel += 4 * PANEL)
+    for (unsigned i = 0; i < units.words; i++, plain += 4, panel += 4 * PANEL)
         memcpy(plain, panel + 4 * row, 4);
-    for (unsigned i = 0; i < units->tail; i++, plain += 2, panel += 2 * PANEL)
+    for (unsigned i = 0; i < units.tail; i++, plain += 2, panel += 2 * PANEL)
         memcpy(plain, panel + 2 * row, 2);
+}
+
+void matrix_gather(const struct matrix *matrix, uint32_t row, size_t first_block, size_t n_blocks,
+                   uint8_t *out)
+{
+    struct block_units units = units_of(matrix->type);
+    size_t bytes = block_bytes(units), row_bytes = matrix_row_bytes(matrix);
+    unsigned n_rows = matrix->rows - row < PANEL ? matrix->rows - row : PANEL;
+    const uint8_t *plain = matrix->data + row * row_bytes + first_block * bytes;
+    if (n_rows < PANEL)
+        memset(out, 0, n_blocks * PANEL * bytes);
+    for (size_t b = 0; b < n_blocks; b++)
+        for (unsigned r = 0; r < n_rows; r++)
+            put_block(units, plain + r * row_bytes + b * bytes, out + b * PANEL * bytes, r);
 }
 
 void matrix_interleave(const struct matrix *in, uint8_t *out)
 {
-    const struct block_units *units = block_units(in->type);
-    size_t block_bytes = tensor_type_facts(in->type)->block_bytes;
-    size_t row_bytes = matrix_row_bytes(in), n_blocks = row_bytes / block_bytes;
-    for (uint32_t first = 0; first < in->rows; first += PANEL)
-        for (size_t b = 0; b < n_blocks; b++, out += PANEL * block_bytes) {
-            if (in->rows - first < PANEL)
-                memset(out, 0, PANEL * block_bytes);
-            for (unsigned r = 0; r < PANEL && r < in->rows - first; r++)
-                put_block(units, in->data + (first + r) * row_bytes + b * block_bytes, out, r);
-        }
+    size_t row_bytes = matrix_row_bytes(in), n_blocks = row_bytes / block_bytes(units_of(in->type));
+    for (uint32_t row = 0; row < in->rows; row += PANEL, out += PANEL * row_bytes)
+        matrix_gather(in, row, 0, n_blocks, out);
 }
 
 const uint8_t *matrix_block(const struct matrix *matrix, uint32_t row, size_t index, uint8_t *bytes)
 {
-    size_t block_bytes = tensor_type_facts(matrix->type)->block_bytes;
-    size_t row_bytes = matrix_row_bytes(matrix);
+    struct block_units units = units_of(matrix->type);
+    size_t size = block_bytes(units), row_bytes = matrix_row_bytes(matrix);
     if (!matrix->interleaved)
-        return matrix->data + row * row_bytes + index * block_bytes;
-    take_block(block_units(matrix->type),
-               matrix->data + row / PANEL * PANEL * row_bytes + index * PANEL * block_bytes,
-               row % PANEL, bytes);
+        return matrix->data + row * row_bytes + index * size;
+    const uint8_t *panel = matrix->data + row / PANEL * PANEL * row_bytes;
+    take_block(units, bytes, panel + index * PANEL * size, row % PANEL);
     return bytes;
 }
 

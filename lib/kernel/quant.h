@@ -36,8 +36,29 @@
 struct block_units {
     uint8_t lead, words, tail;
 };
-/* NULL when the type is not a quantised one. */
-const struct block_units *block_units(enum tensor_type type);
+/* All zero for a type that is not a quantised one. */
+static inline struct block_units units_of(uint32_t type)
+{
+    static const struct block_units units[] = {
+        [TENSOR_Q4_0] = {1, 4, 0},   /* d, q */
+        [TENSOR_Q4_1] = {2, 4, 0},   /* d, m, q */
+        [TENSOR_Q5_0] = {1, 5, 0},   /* d, fifth bits, q */
+        [TENSOR_Q5_1] = {2, 5, 0},   /* d, m, fifth bits, q */
+        [TENSOR_Q8_0] = {1, 8, 0},   /* d, q */
+        [TENSOR_Q2_K] = {0, 20, 2},  /* scales and mins, q, d, dmin */
+        [TENSOR_Q3_K] = {0, 27, 1},  /* third bits, q, scales, d */
+        [TENSOR_Q4_K] = {2, 35, 0},  /* d, dmin, scales and mins, q */
+        [TENSOR_Q5_K] = {2, 43, 0},  /* d, dmin, scales and mins, fifth bits, q */
+        [TENSOR_Q6_K] = {0, 52, 1},  /* low bits, high bits, scales, d */
+        [TENSOR_IQ4_NL] = {1, 4, 0}, /* d, q */
+        [TENSOR_IQ4_XS] = {2, 33, 0} /* d, high bits of scales, low bits of scales, q */
+    };
+    return type < sizeof units / sizeof *units ? units[type] : (struct block_units){0};
+}
+static inline size_t block_bytes(struct block_units units)
+{
+    return 2u * units.lead + 4u * units.words + 2u * units.tail;
+}
 
 /* A block taken apart: see above. */
 struct block {
@@ -53,6 +74,11 @@ void block_unpack(enum tensor_type type, const uint8_t *bytes, struct block *blo
  * used when it must be put together. */
 const uint8_t *matrix_block(const struct matrix *matrix, uint32_t row, size_t index,
                             uint8_t *bytes);
+
+/* Interleaves `n_blocks` blocks from `first_block` on of the up to sixteen rows of a plain matrix from
+ * `row` on; rows that are not there become zeros. */
+void matrix_gather(const struct matrix *matrix, uint32_t row, size_t first_block, size_t n_blocks,
+                   uint8_t *out);
 
 /* The sixteen values of a 4-bit code of IQ4_NL and IQ4_XS. */
 extern const int8_t iq4_values[16];

@@ -1,33 +1,513 @@
-/* Products with quantised weights in AMX int8 tiles; few rows of x go the way of AVX-512. */
+/* Products with quantised weights in AMX tiles: sixteen rows of x times a panel of sixteen outputs.
+ * Few rows of x go the way of AVX-512.
+ *
+ * A tile instruction of 16 cycles takes 64 bytes of each row, and while one is under way the
+ * processor starts one floating-point instruction of 512 bits a cycle instead of two.
+ *
+ * Blocks of 32 (short): the sum of each block of each output must be scaled and added by itself: two
+ * floating-point instructions for sixteen outputs, a third if the sum is an integer.  So x and weights are
+ * given to the tiles as bfloat16, which holds bytes exactly and fills a tile with a block of 32; sums below
+ * 2^24 are exact in the order of the tile too and come out as floats.
+ *
+ * Blocks of 256 (long): weights are multiplied with their sub-scales beforehand.  Where the products
+ * do not fit a byte they are two bytes, in two tiles, whose sums S = low + high * 2^shift.  The mins meet
+ * the sums of x in one more tile of bfloat16, the sums of x as two numbers of at most eight bits. */
 #include "kernel/quant.h"
 
 #if defined(__x86_64__)
 
+#include "kernel/bytes_avx512.h"
+
+#include "kernel/quant_types.inc"
+
+#include <string.h>
+
+#define TILE 1024 /* bytes: 16 rows of 64 */
+
+/* ---- x in tiles ------------------------------------------------------------------------------ */
+
+/* 32 small integers as bfloat16, in their order. */
+INLINE __m512i to_bf16(__m256i bytes)
+{
+    __m512 low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(bytes)));
+    __m512 high = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(bytes, 1)));
+    const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35,
+                                         33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return _mm512_permutex2var_epi16(_mm512_castps_si512(low), odd, _mm512_castps_si512(high));
+}
+
+/* Sixteen sums of sixteen bytes each, as pairs: a multiple of 16 and the rest. */
+INLINE __m512i to_bf16_pairs(const int16_t *sums)
+{
+    /* They are stored in the order 0 2 1 3 of each four; the mins are put in the same order. */
+    __m512i sum = _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)sums));
+    __m512i rest = _mm512_and_si512(sum, _mm512_set1_epi32(15));
+    __m512 low = _mm512_cvtepi32_ps(rest), high = _mm512_cvtepi32_ps(_mm512_sub_epi32(sum, rest));
+    return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(low), 16),
+                           _mm512_and_si512(_mm512_castps_si512(high),
+                                            _mm512_set1_epi32((int)0xffff0000u)));
+}
+
 static void quantise(const struct activations *x, struct quantised *out, size_t begin, size_t end)
 {
     quant_avx512.quantise(x, out, begin, end);
+    if (!out->tiles)
+        return;
+    for (size_t r = begin; r < end; r++)
+        for (size_t b = 0; b < out->n_blocks; b++) {
+            size_t from = r * out->n_blocks + b, to = r / 16 * out->n_blocks + b;
+            const int8_t *q = out->q + r * out->stride + b * out->block;
+            out->tile_d[to * 16 + r % 16] = out->d[from];
+            if (out->block == 32) {
+                out->tile_sum[to * 16 + r % 16] = out->sum[from];
+                _mm512_store_si512(out->tiles + to * TILE + r % 16 * 64,
+                                   to_bf16(_mm256_loadu_si256((const __m256i *)q)));
+            } else {
+                for (size_t k = 0; k < 4; k++)
+                    memcpy(out->tiles + (to * 4 + k) * TILE + r % 16 * 64, q + 64 * k, 64);
+                _mm512_store_si512(out->sum_tiles + to * TILE + r % 16 * 64,
+                                   to_bf16_pairs(out->sums_16 + 16 * from));
+            }
+        }
 }
 
-static void multiply(const struct matrix *w, const struct activations *x, float *y, size_t stride,
-                     uint32_t begin, uint32_t end)
+/* ---- weights in tiles ------------------------------------------------------------------------ */
+
+/* What is made of a panel at once. */
+#define SHORT_BLOCKS 16
+#define LONG_BLOCKS  2
+#define PANELS       4
+
+struct weights {
+    _Alignas(64) uint8_t tiles[18 * TILE]; /* a block: one, or 4 or 8 and the mins */
+    vf d[SHORT_BLOCKS], m[SHORT_BLOCKS];
+};
+
+/* Bytes of the words 0 and 1, or 2 and 3, as pairs of bfloat16. */
+INLINE vu pair_bf16(vu w, bool second)
 {
-    quant_avx512.multiply[w->type](w, x, y, stride, begin, end);
+    vf even = __builtin_convertvector((vi)(w << (second ? 8 : 24)) >> 24, vf);
+    vf odd = __builtin_convertvector((vi)(second ? w : w << 16) >> 24, vf);
+    return (vu)even >> 16 | ((vu)odd & 0xffff0000u);
 }
+
+/* Type of 256: tiles for one block, and how their sums become S. */
+INLINE unsigned planes_of(enum tensor_type type)
+{
+    return type == TENSOR_Q2_K || type == TENSOR_Q3_K ? 1 : 2;
+}
+INLINE unsigned shift_of(enum tensor_type type)
+{
+    return type == TENSOR_Q4_K || type == TENSOR_Q5_K ? 3 : 7;
+}
+/* Whether the tiles hold -S: then the products go from -128 to 124, not from -124 to 128. */
+INLINE bool is_negated(enum tensor_type type)
+{
+    return type == TENSOR_Q3_K;
+}
+INLINE bool is_signed(enum tensor_type type)
+{
+    return type == TENSOR_Q3_K || type == TENSOR_Q6_K || type == TENSOR_IQ4_XS;
+}
+
+/* Tiles of a block: the planes and, where there is one, the mins. */
+#define TILES_LONG(type) (4 * planes_of(type) + has_minimum(type))
+
+INLINE vu multiply_16(vu a, vu b)
+{
+    return (vu)((vs)a * (vs)b);
+}
+
+/* Of each two bytes. */
+#define EVEN 0x00ff00ffu
+#define ODD  0xff00ff00u
+
+/* Weights times scale (twice in each word, as int16), in bytes. */
+INLINE void scale_weights(enum tensor_type type, vu w, vu scale, vu *low, vu *high)
+{
+    switch (type) {
+    case TENSOR_Q2_K: /* at most 3 * 15; no product reaches into the next byte */
+        *low = multiply_16(w, scale);
+        break;
+    case TENSOR_Q4_K:
+    case TENSOR_Q5_K: /* at most 31 * 7 for each half of the scale */
+        *low = multiply_16(w, scale & 0x00070007u);
+        *high = multiply_16(w, scale >> 3 & 0x00070007u);
+        break;
+    case TENSOR_Q3_K: { /* (4 - w) * scale, modulo 256 */
+        vu product = (multiply_16(w, scale) & EVEN) | multiply_16(w & ODD, scale);
+        vu four = (vu)((vs)scale << 2) & EVEN;
+        *low = (vu)((vb)(four | four << 8) - (vb)product);
+        break;
+    }
+    default: { /* Q6_K, IQ4_XS: at most 4096, as 7 bits and a signed rest */
+        vs a = (vs)(w << 8) >> 8, b = (vs)w >> 8;
+        if (type == TENSOR_Q6_K) {
+            a -= 32;
+            b -= 32;
+        }
+        vu x = multiply_16((vu)a, scale), y = multiply_16((vu)b, scale);
+        *low = (x & 0x007f007fu) | (y & 0x007f007fu) << 8;
+        *high = (x >> 7 & EVEN) | (y << 1 & ODD);
+        break;
+    }
+    }
+}
+
+INLINE vu both_halves(vs pair, bool high)
+{
+    return high ? ((vu)pair & 0xffff0000u) | (vu)pair >> 16 : ((vu)pair & 0xffffu) | (vu)pair << 16;
+}
+
+/* A min for both numbers that make up a sum, as bfloat16. */
+INLINE vu both_bf16(vs pair, bool high)
+{
+    vf min = __builtin_convertvector(high ? (vi)pair >> 16 : (vi)pair << 16 >> 16, vf);
+    return ((vu)min & 0xffff0000u) | (vu)min >> 16;
+}
+
+INLINE void store_words(uint8_t *to, vu words)
+{
+    _mm512_store_si512(to, (__m512i)words);
+}
+
+INLINE void prepare_short(enum tensor_type type, const uint8_t *block, uint8_t *tiles)
+{
+    struct fields at = fields_of(type, block, 0);
+    UNROLL
+    for (unsigned g = 0; g < 8; g++) {
+        vu w = expand(type, at.words, 0, 0, g);
+        if (!is_wide(type) && offset_bits(type) >= 0)
+            w = (vu)((vb)w - (int8_t)(1 << offset_bits(type)));
+        store_words(tiles + 128 * g, pair_bf16(w, false));
+        store_words(tiles + 128 * g + 64, pair_bf16(w, true));
+    }
+}
+
+INLINE void prepare_long(enum tensor_type type, const uint8_t *block, uint8_t *tiles)
+{
+    struct fields at = fields_of(type, block, 0);
+    unsigned groups = run_of(type) / 4, runs = 256 / run_of(type), stretch = stretch_of(type);
+    vu scales[4], mins[4], scale[16];
+    unpack_scales(type, at.words, at.lead, scales, mins);
+    UNROLL
+    for (unsigned i = 0; i < runs / 4; i++) {
+        vs even = (vs)(scales[i] << 8) >> 8, odd = (vs)scales[i] >> 8;
+        UNROLL
+        for (unsigned k = 0; k < 4; k++)
+            scale[4 * i + k] = both_halves(k & 1 ? odd : even, k >> 1);
+    }
+    for (unsigned first = 0; first < runs; first += stretch) {
+        UNROLL
+        for (unsigned j = 0; j < stretch; j++)
+            UNROLL
+            for (unsigned g = 0; g < groups; g++) {
+                vu low, high, w = expand(type, at.words, first, j, g);
+                uint8_t *to = tiles + 64 * (groups * (first + j) + g);
+                scale_weights(type, w, scale[first + j], &low, &high);
+                store_words(to, low);
+                if (planes_of(type) == 2)
+                    store_words(to + 4 * TILE, high);
+            }
+    }
+    if (!has_minimum(type))
+        return;
+    tiles += 4 * TILE * planes_of(type);
+    UNROLL
+    for (unsigned i = 0; i < runs / 4; i++) {
+        vs even = (vs)(mins[i] << 8) >> 8, odd = (vs)mins[i] >> 8;
+        UNROLL
+        for (unsigned k = 0; k < 4; k++) {
+            vu min = both_bf16(k & 1 ? odd : even, k >> 1);
+            /* In the order 0 2 1 3 of each four, as the sums of x: runs of 32 are pairs of 16. */
+            if (runs == 16) {
+                store_words(tiles + 64 * (4 * i + 2 * (k & 1) + (k >> 1)), min);
+            } else {
+                store_words(tiles + 64 * (8 * i + 4 * (k >> 1) + (k & 1)), min);
+                store_words(tiles + 64 * (8 * i + 4 * (k >> 1) + 2 + (k & 1)), min);
+            }
+        }
+    }
+}
+
+/* Makes tiles of `n` blocks of a panel. */
+INLINE void prepare(enum tensor_type type, const uint8_t *panel, size_t n, struct weights *w)
+{
+    size_t bytes = PANEL * block_bytes(units_of(type));
+    for (size_t b = 0; b < n; b++, panel += bytes) {
+        for (size_t k = 0; k < bytes; k += 64)
+            __builtin_prefetch(panel + 4096 + k);
+        struct fields at = fields_of(type, panel, 0);
+        const uint8_t *halves = units_of(type).tail ? at.tail : at.lead;
+        w->d[b] = load_halves(halves);
+        if (has_minimum(type))
+            w->m[b] = has_scales(type) ? -load_halves(halves + 2 * PANEL)
+                                       : load_halves(halves + 2 * PANEL);
+        if (has_scales(type))
+            prepare_long(type, panel, w->tiles + b * TILES_LONG(type) * TILE);
+        else
+            prepare_short(type, panel, w->tiles + b * TILE);
+    }
+}
+
+/* ---- tiles times tiles ----------------------------------------------------------------------- */
+
+/* The tile intrinsics of GCC 12 do not say that they read and write memory. */
+#define BARRIER() __asm__ volatile("" ::: "memory")
+
+static void configure_tiles(void)
+{
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        config.bytes[i] = 64;
+        config.rows[i] = 16;
+    }
+    BARRIER();
+    _tile_loadconfig(&config);
+}
+
+/* Sixteen rows of x times `n` blocks of a panel, added to y. */
+struct tile_task {
+    const struct weights *w;
+    const struct quantised *x;
+    size_t group, first, n; /* of rows of x; of blocks */
+    float *y;
+    size_t stride;
+    unsigned rows, columns;
+};
+
+INLINE void load_y(const struct tile_task *t, vf *y)
+{
+    UNROLL
+    for (unsigned r = 0; r < 16; r++)
+        y[r] = t->first && r < t->rows ? load_floats(t->y + r * t->stride, t->columns) : (vf){0};
+}
+
+INLINE void store_y(const struct tile_task *t, const vf *y)
+{
+    UNROLL
+    for (unsigned r = 0; r < 16; r++)
+        if (r < t->rows)
+            store_floats(t->y + r * t->stride, y[r], t->columns);
+}
+
+/* One block of 32, into one of two tiles in turn. */
+INLINE void product_short(const struct tile_task *t, const uint8_t *x, size_t block, float *sum)
+{
+    if (block & 1) {
+        _tile_zero(0);
+        _tile_loadd(2, x + block * TILE, 64);
+        _tile_loadd(3, t->w->tiles + block * TILE, 64);
+        _tile_dpbf16ps(0, 2, 3);
+        _tile_stored(0, sum, 64);
+    } else {
+        _tile_zero(1);
+        _tile_loadd(4, x + block * TILE, 64);
+        _tile_loadd(5, t->w->tiles + block * TILE, 64);
+        _tile_dpbf16ps(1, 4, 5);
+        _tile_stored(1, sum, 64);
+    }
+    BARRIER();
+}
+
+INLINE void multiply_short(bool min, const struct tile_task *t)
+{
+    _Alignas(64) float sum[2][256]; /* products run one block ahead */
+    size_t at_x = t->group * t->x->n_blocks + t->first;
+    const uint8_t *x = t->x->tiles + at_x * TILE;
+    const float *d_x = t->x->tile_d + at_x * 16, *sum_x = t->x->tile_sum + at_x * 16;
+    vf y[16];
+    load_y(t, y);
+    product_short(t, x, 0, sum[0]);
+    for (size_t b = 0; b < t->n; b++, d_x += 16, sum_x += 16) {
+        if (b + 1 < t->n)
+            product_short(t, x, b + 1, sum[(b + 1) % 2]);
+        vf d = t->w->d[b], m = t->w->m[b];
+        UNROLL
+        for (unsigned r = 0; r < 16; r++) {
+            y[r] = multiply_add(d * all_floats(d_x + r), load_floats(sum[b % 2] + 16 * r, 16), y[r]);
+            if (min)
+                y[r] = multiply_add(m * all_floats(d_x + r), all_floats(sum_x + r), y[r]);
+        }
+    }
+    store_y(t, y);
+}
+
+#define DOT(is_signed, sum, x, w)                                                                  \
+    do {                                                                                           \
+        if (is_signed)                                                                             \
+            _tile_dpbssd(sum, x, w);                                                               \
+        else                                                                                       \
+            _tile_dpbsud(sum, x, w);                                                               \
+    } while (0)
+
+/* One block of 256: low, high and the mins. */
+INLINE void product_long(enum tensor_type type, const struct tile_task *t, size_t block, float *sum)
+{
+    size_t at_x = t->group * t->x->n_blocks + t->first + block;
+    const uint8_t *x = t->x->tiles + at_x * 4 * TILE;
+    const uint8_t *w = t->w->tiles + block * TILES_LONG(type) * TILE;
+    _tile_zero(0);
+    _tile_zero(1);
+#define STEP(k, a, b)                                                                               \
+    do {                                                                                           \
+        _tile_loadd(a, x + (k) * TILE, 64);                                              \
+        _tile_loadd(b, w + (k) * TILE, 64);                                              \
+        DOT(is_signed(type), 0, a, b);                                         \
+        if (planes_of(type) == 2) {                                                                \
+            _tile_loadd(7, w + (4 + (k)) * TILE, 64);                                              \
+            DOT(is_signed(type), 1, a, 7);                                               \
+        }                                                                                          \
+    } while (0)
+    STEP(0, 3, 5);
+    STEP(1, 4, 6);
+    STEP(2, 3, 5);
+    STEP(3, 4, 6);
+#undef STEP
+    if (has_minimum(type)) {
+        _tile_zero(2);
+        _tile_loadd(3, t->x->sum_tiles + at_x * TILE, 64);
+        _tile_loadd(5, w + 4 * planes_of(type) * TILE, 64);
+        _tile_dpbf16ps(2, 3, 5);
+    }
+    _tile_stored(0, sum, 64);
+    if (planes_of(type) == 2)
+        _tile_stored(1, sum + 256, 64);
+    if (has_minimum(type))
+        _tile_stored(2, sum + 512, 64);
+    BARRIER();
+}
+
+INLINE void multiply_long(enum tensor_type type, const struct tile_task *t)
+{
+    _Alignas(64) float sums[2][3 * 256];
+    const float *d_x = t->x->tile_d + (t->group * t->x->n_blocks + t->first) * 16;
+    vf y[16];
+    load_y(t, y);
+    product_long(type, t, 0, sums[0]);
+    for (size_t b = 0; b < t->n; b++, d_x += 16) {
+        if (b + 1 < t->n)
+            product_long(type, t, b + 1, sums[(b + 1) % 2]);
+        const float *sum = sums[b % 2];
+        vf d = t->w->d[b], m = t->w->m[b];
+        UNROLL
+        for (unsigned r = 0; r < 16; r++) {
+            vi s = (vi)load_words(sum + 16 * r);
+            if (planes_of(type) == 2)
+                s += (vi)load_words(sum + 256 + 16 * r) << shift_of(type);
+            if (is_negated(type))
+                s = -s;
+            y[r] = multiply_add(d * all_floats(d_x + r), __builtin_convertvector(s, vf), y[r]);
+            if (has_minimum(type))
+                y[r] = multiply_add(m * all_floats(d_x + r), load_floats(sum + 512 + 16 * r, 16), y[r]);
+        }
+    }
+    store_y(t, y);
+}
+
+/* ---- matrices times x ------------------------------------------------------------------------ */
+
+struct type_functions {
+    void (*prepare)(const uint8_t *panel, size_t n, struct weights *w);
+    void (*gather)(const uint8_t *rows, size_t row_bytes, size_t n_blocks, size_t next,
+                   uint8_t *out);
+    void (*multiply)(const struct tile_task *task);
+};
+
+/* Of the panel at output `o`, from block `first` on. */
+static void prepare_panel(const struct type_functions *f, const struct matrix *w, uint32_t o,
+                          size_t first, size_t n, struct weights *out)
+{
+    _Alignas(64) uint8_t scratch[SHORT_BLOCKS * PANEL * 34];
+    size_t bytes = block_bytes(units_of(w->type)), row_bytes = matrix_row_bytes(w);
+    const uint8_t *panel = scratch;
+    if (w->interleaved)
+        panel = w->data + o * row_bytes + first * PANEL * bytes;
+    else if (w->rows - o < PANEL)
+        matrix_gather(w, o, first, n, scratch);
+    else
+        f->gather(w->data + o * row_bytes + first * bytes, row_bytes, n, n * bytes, scratch);
+    f->prepare(panel, n, out);
+}
+
+static void multiply_tiles(const struct type_functions *f, const struct matrix *w,
+                           const struct activations *x, float *y, size_t stride, uint32_t begin,
+                           uint32_t end)
+{
+    struct weights panels[PANELS];
+    const struct quantised *form = activations_form(x, w->type);
+    if (!form->tiles) {
+        quant_avx512.multiply[w->type](w, x, y, stride, begin, end);
+        return;
+    }
+    configure_tiles();
+    size_t at_once = form->block == 32 ? SHORT_BLOCKS : LONG_BLOCKS;
+    for (uint32_t from = begin; from < end; from += PANELS * PANEL)
+        for (size_t first = 0; first < form->n_blocks; first += at_once) {
+            size_t left = form->n_blocks - first, n = left < at_once ? left : at_once;
+            for (uint32_t i = 0; i < PANELS && from + i * PANEL < end; i++)
+                prepare_panel(f, w, from + i * PANEL, first, n, &panels[i]);
+            for (uint32_t row = 0; row < x->rows; row += 16)
+                for (uint32_t i = 0; i < PANELS && from + i * PANEL < end; i++) {
+                    uint32_t o = from + i * PANEL;
+                    f->multiply(&(struct tile_task){
+                        .w = &panels[i],
+                        .x = form,
+                        .group = row / 16,
+                        .first = first,
+                        .n = n,
+                        .y = y + row * stride + o,
+                        .stride = stride,
+                        .rows = x->rows - row < 16 ? x->rows - row : 16,
+                        .columns = end - o < PANEL ? end - o : PANEL,
+                    });
+                }
+        }
+    _tile_release();
+}
+
+#define MULTIPLY(type)                                                                             \
+    static void prepare_##type(const uint8_t *panel, size_t n, struct weights *w)                  \
+    {                                                                                              \
+        prepare(TENSOR_##type, panel, n, w);                                                       \
+    }                                                                                              \
+    static void gather_##type(const uint8_t *rows, size_t row_bytes, size_t n_blocks, size_t next, \
+                              uint8_t *out)                                                        \
+    {                                                                                              \
+        gather(TENSOR_##type, rows, row_bytes, n_blocks, next, out);                               \
+    }                                                                                              \
+    static void tiles_##type(const struct tile_task *task)                                         \
+    {                                                                                              \
+        if (has_scales(TENSOR_##type))                                                             \
+            multiply_long(TENSOR_##type, task);                                                    \
+        else                                                                                       \
+            multiply_short(has_minimum(TENSOR_##type), task);                                      \
+    }                                                                                              \
+    static void multiply_##type(const struct matrix *w, const struct activations *x, float *y,     \
+                                size_t stride, uint32_t begin, uint32_t end)                       \
+    {                                                                                              \
+        static const struct type_functions f = {prepare_##type, gather_##type, tiles_##type};      \
+        multiply_tiles(&f, w, x, y, stride, begin, end);                                           \
+    }
+
+MULTIPLY(Q4_0)
+MULTIPLY(Q4_1)
+MULTIPLY(Q5_0)
+MULTIPLY(Q5_1)
+MULTIPLY(Q8_0)
+MULTIPLY(Q2_K)
+MULTIPLY(Q3_K)
+MULTIPLY(Q4_K)
+MULTIPLY(Q5_K)
+MULTIPLY(Q6_K)
+MULTIPLY(IQ4_NL)
+MULTIPLY(IQ4_XS)
 
 const struct quant_ops quant_amx = {
-    .quantise = quantise,
-    .multiply = {[TENSOR_Q4_0] = multiply,
-                 [TENSOR_Q4_1] = multiply,
-                 [TENSOR_Q5_0] = multiply,
-                 [TENSOR_Q5_1] = multiply,
-                 [TENSOR_Q8_0] = multiply,
-                 [TENSOR_Q2_K] = multiply,
-                 [TENSOR_Q3_K] = multiply,
-                 [TENSOR_Q4_K] = multiply,
-                 [TENSOR_Q5_K] = multiply,
-                 [TENSOR_Q6_K] = multiply,
-                 [TENSOR_IQ4_NL] = multiply,
-                 [TENSOR_IQ4_XS] = multiply},
-};
+    .quantise = quantise, .multiply = MULTIPLY_TABLE, .tile_rows = 16};
 
 #endif

@@ -10,20 +10,19 @@ typedef void multiply_range(const struct matrix *w, const struct activations *x,
                             size_t stride, uint32_t begin, uint32_t end);
 
 /* One page of keys and values of one KV head, for some rows (a row here is one query head at one
- * position) that see the same of its keys.  The page is summed as kernel_attend says, and merged
- * into the rows' state. */
+ * position).  The page is summed as kernel_attend says, and merged into the rows' state. */
 struct attend_page {
     const void *keys;     /* (key_dim, KERNEL_PAGE) */
     const void *values;   /* (KERNEL_PAGE, value_dim) */
     bool half;            /* both F16; otherwise F32 */
     bool first;           /* the rows have no state yet: it begins with this page */
-    uint32_t from, to;    /* visible keys of this page, at least one */
     uint32_t key_dim, value_dim;
     float scale, softcap;
     const void *next_keys; /* what will be read after this page; only asked for ahead: */
     size_t key_step;       /* so many bytes of next_keys with each value, 0: none */
     size_t value_step;     /* so many bytes of values with each element of the queries, 0: none */
     uint32_t n_rows;
+    const uint32_t *from, *to; /* (n_rows): visible keys of the page, at least one */
     const float *q;       /* (n_rows, key_dim); readable for ATTEND_SLACK rows more */
     float *scores;        /* (n_rows + ATTEND_SLACK, KERNEL_PAGE): scratch */
     float *factors;       /* (2, n_rows): scratch */
@@ -61,6 +60,9 @@ struct quantised {
     int32_t *minus;   /* (rows, n_blocks): the same, negated */
     int16_t *sums_16; /* (rows, cols / 16): sums of each 16 of q; made for blocks of 256 only, as: */
     int16_t *sums_32; /* (rows, cols / 32) */
+    /* The same once more for AMX, or NULL: sixteen rows and one block together (quant_amx.c). */
+    uint8_t *tiles, *sum_tiles;
+    float *tile_d, *tile_sum; /* (rows / 16, n_blocks, 16) */
     size_t capacity;  /* bytes in `memory`, which holds all of the above */
     uint8_t *memory;
 };
@@ -78,6 +80,7 @@ struct quant_ops {
     /* Quantises rows [begin, end) of x into `out`, whose memory is there. */
     void (*quantise)(const struct activations *x, struct quantised *out, size_t begin, size_t end);
     multiply_range *multiply[31]; /* by tensor type; NULL where the type is not quantised */
+    uint32_t tile_rows;           /* rows of x from which on tiles are made; 0: never */
 };
 
 struct kernel {

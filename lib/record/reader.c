@@ -92,6 +92,8 @@ static uint32_t sequence_end(const struct sequence *s)
 
 static void push_tokens(struct sequence *s, const uint8_t *ids, uint32_t count, uint8_t flags)
 {
+    if (count == 0)
+        return;
     s->tokens = grow(s->tokens, &s->capacity, s->n_tokens + (size_t)count, sizeof *s->tokens);
     s->flags = grow(s->flags, &s->flags_capacity, s->n_tokens + (size_t)count, 1);
     for (uint32_t i = 0; i < count; i++)

@@ -120,6 +120,8 @@ struct record_writer {
 /* From now on, a program that dies with sequences open ends each by END (reason error, with the
  * message), so that the stages after it need not say again what was said. */
 void record_writer_report_errors(struct record_writer *writer);
+/* Frees what the writer holds; the output is its owner's. */
+void record_writer_free(struct record_writer *writer);
 /* The header's lengths, CRC and DEFLATED flag are filled in here. */
 void record_write(struct record_writer *writer, struct record record, const void *payload, size_t length);
 /* A token and the END after it in one call, so that a reader of the first finds the second waiting

@@ -74,12 +74,13 @@ void source_read_ahead(struct source *s)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* Standard input that is a regular file is mapped too, from where it stands. */
+/* Standard input that is a regular file is mapped too, from where it stands (unless payloads would not
+ * be aligned there). */
 static void map_standard_input(struct source *s)
 {
     struct stat status;
     off_t at = lseek(0, 0, SEEK_CUR);
-    if (at < 0 || fstat(0, &status) || !S_ISREG(status.st_mode) || at >= status.st_size)
+    if (at < 0 || fstat(0, &status) || !S_ISREG(status.st_mode) || at >= status.st_size || at % 64)
         return;
     void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, 0, 0);
     if (data == MAP_FAILED)

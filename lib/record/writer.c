@@ -123,3 +123,11 @@ void record_writer_report_errors(struct record_writer *writer)
 {
     die_action(report_error, writer);
 }
+
+void record_writer_free(struct record_writer *writer)
+{
+    die_action(NULL, NULL);
+    free(writer->open);
+    writer->open = NULL;
+    writer->n_open = writer->capacity = 0;
+}

@@ -1,21 +1,18 @@
 #include "select/select.h"
+#include "select/internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct candidate {
-    uint32_t id;
-    float logit;
-    float weight; /* its probability times a common factor */
-};
-
 /* The candidates stay in ascending order of ids: a filter only takes some out.  So "the lower id" of
  * equal ones is the one that comes first, and sums have an order that does not depend on a sort. */
 struct selector {
     struct select_options options;
-    struct candidate *candidate; /* (n) */
+    uint32_t *id;  /* (n) */
+    float *logit;  /* (n) */
+    float *weight; /* (n) probabilities times a common factor */
     size_t n, capacity;
     double temperature; /* what logits are to be divided by */
     bool weighted;      /* the weights are those of this temperature */
@@ -32,8 +29,19 @@ void selector_free(struct selector *s)
 {
     if (!s)
         return;
-    free(s->candidate);
+    free(s->id);
+    free(s->logit);
+    free(s->weight);
     free(s);
+}
+
+static void make_room(struct selector *s, size_t n)
+{
+    size_t capacities[3] = {s->capacity, s->capacity, s->capacity};
+    s->id = grow(s->id, &capacities[0], n, sizeof *s->id);
+    s->logit = grow(s->logit, &capacities[1], n, sizeof *s->logit);
+    s->weight = grow(s->weight, &capacities[2], n, sizeof *s->weight);
+    s->capacity = capacities[0];
 }
 
 /* ---- the greatest logit, and errors -------------------------------------------------------- */
@@ -89,21 +97,14 @@ static bool find_best(const struct select_question *q, uint32_t *id, struct erro
 
 /* ---- the chain ----------------------------------------------------------------------------- */
 
-static void collect(struct selector *s, const struct select_question *q)
+/* Bits that are ordered as the numbers are. */
+static uint32_t ordered(float value)
 {
-    uint32_t n = q->n < q->n_selectable ? q->n : q->n_selectable;
-    s->candidate = grow(s->candidate, &s->capacity, n, sizeof *s->candidate);
-    s->n = 0;
-    size_t banned = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        while (banned < q->n_banned && q->banned[banned] < i)
-            banned++;
-        bool out = (banned < q->n_banned && q->banned[banned] == i) || q->logits[i] == -INFINITY;
-        if (!out)
-            s->candidate[s->n++] = (struct candidate){.id = i, .logit = q->logits[i]};
-    }
-    s->temperature = 1;
-    s->weighted = false;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffff) == 0)
+        bits = 0; /* -0 equals 0 */
+    return bits & 0x80000000 ? ~bits : bits | 0x80000000;
 }
 
 /* Softmax without its division: weight = exp((logit - greatest logit) / temperature), the difference
@@ -115,11 +116,8 @@ static void need_weights(struct selector *s)
         return;
     float greatest = -INFINITY;
     for (size_t i = 0; i < s->n; i++)
-        greatest = s->candidate[i].logit > greatest ? s->candidate[i].logit : greatest;
-    for (size_t i = 0; i < s->n; i++) {
-        struct candidate *c = &s->candidate[i];
-        c->weight = exact_exp((float)(((double)c->logit - (double)greatest) / s->temperature));
-    }
+        greatest = s->logit[i] > greatest ? s->logit[i] : greatest;
+    select_weights(s->logit, s->n, greatest, s->temperature, s->weight);
     s->weighted = true;
 }
 
@@ -128,25 +126,23 @@ static double total_weight(const struct selector *s)
 {
     double total = 0;
     for (size_t i = 0; i < s->n; i++)
-        total += (double)s->candidate[i].weight;
+        total += (double)s->weight[i];
     return total;
-}
-
-/* Bits that are ordered as the numbers are. */
-static uint32_t ordered(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffff) == 0)
-        bits = 0; /* -0 equals 0 */
-    return bits & 0x80000000 ? ~bits : bits | 0x80000000;
 }
 
 enum measure { BY_COUNT, BY_WEIGHT };
 
-static uint32_t key_of(const struct candidate *c, enum measure measure)
+static uint32_t key_of(const struct selector *s, size_t i, enum measure measure)
 {
-    return ordered(measure == BY_COUNT ? c->logit : c->weight);
+    return ordered(measure == BY_COUNT ? s->logit[i] : s->weight[i]);
+}
+
+/* Moves candidate i to the place `to`. */
+static void move(struct selector *s, size_t to, size_t i)
+{
+    s->id[to] = s->id[i];
+    s->logit[to] = s->logit[i];
+    s->weight[to] = s->weight[i];
 }
 
 /* Where a filter that keeps the greatest cuts: all keys above `key` stay, and of those that equal it
@@ -174,11 +170,11 @@ static struct cut find_cut(const struct selector *s, enum measure measure, doubl
         bool used[2048] = {false};
         memset(sum, 0, sizeof sum);
         for (size_t i = 0; i < s->n; i++) {
-            uint32_t key = key_of(&s->candidate[i], measure);
+            uint32_t key = key_of(s, i, measure);
             if ((key & mask) != cut.key)
                 continue;
             uint32_t at = key >> digits[d].shift & last;
-            sum[at] += measure == BY_COUNT ? 1.0 : (double)s->candidate[i].weight;
+            sum[at] += measure == BY_COUNT ? 1.0 : (double)s->weight[i];
             used[at] = true;
         }
         uint32_t lowest = 0; /* where rounding keeps the sum below the target, everything stays */
@@ -199,15 +195,46 @@ static void keep_greatest(struct selector *s, enum measure measure, double targe
     double sum = cut.above;
     size_t kept = 0;
     for (size_t i = 0; i < s->n; i++) {
-        struct candidate c = s->candidate[i];
-        uint32_t key = key_of(&c, measure);
+        uint32_t key = key_of(s, i, measure);
         if (key < cut.key || (key == cut.key && sum >= target))
             continue;
         if (key == cut.key)
-            sum += measure == BY_COUNT ? 1.0 : (double)c.weight;
-        s->candidate[kept++] = c;
+            sum += measure == BY_COUNT ? 1.0 : (double)s->weight[i];
+        move(s, kept++, i);
     }
     s->n = kept;
+}
+
+/* Gathers the candidates; where top-k comes next, only those that it could keep: whenever there are
+ * many more, the others go, and what does not exceed the least that is left need not be looked at. */
+static void collect(struct selector *s, const struct select_question *q)
+{
+    uint32_t n = q->n < q->n_selectable ? q->n : q->n_selectable;
+    size_t k = s->options.top_k > 0 && s->options.top_k < n ? (size_t)s->options.top_k : n;
+    size_t many = k < n / 4 ? 2 * k + 256 : SIZE_MAX, banned = 0;
+    float least = -INFINITY;
+    make_room(s, many < n ? many : n);
+    s->n = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        while (i % BLOCK == 0 && n - i >= BLOCK && !block_exceeds(q->logits + i, least))
+            i += BLOCK;
+        if (i >= n || q->logits[i] <= least)
+            continue;
+        while (banned < q->n_banned && q->banned[banned] < i)
+            banned++;
+        if (banned < q->n_banned && q->banned[banned] == i)
+            continue;
+        s->id[s->n] = i;
+        s->logit[s->n++] = q->logits[i];
+        if (s->n < many)
+            continue;
+        keep_greatest(s, BY_COUNT, (double)k);
+        least = INFINITY;
+        for (size_t j = 0; j < s->n; j++)
+            least = s->logit[j] < least ? s->logit[j] : least;
+    }
+    s->temperature = 1;
+    s->weighted = false;
 }
 
 static void apply_temperature(struct selector *s)
@@ -238,11 +265,11 @@ static void apply_min_p(struct selector *s)
     need_weights(s);
     float greatest = 0;
     for (size_t i = 0; i < s->n; i++)
-        greatest = s->candidate[i].weight > greatest ? s->candidate[i].weight : greatest;
+        greatest = s->weight[i] > greatest ? s->weight[i] : greatest;
     size_t kept = 0;
     for (size_t i = 0; i < s->n; i++)
-        if ((double)s->candidate[i].weight >= s->options.min_p * (double)greatest)
-            s->candidate[kept++] = s->candidate[i];
+        if ((double)s->weight[i] >= s->options.min_p * (double)greatest)
+            move(s, kept++, i);
     s->n = kept;
 }
 
@@ -264,11 +291,11 @@ static uint32_t draw(struct selector *s, double u)
     double target = u * total_weight(s), sum = 0;
     size_t i = 0;
     for (; i + 1 < s->n; i++) {
-        sum += (double)s->candidate[i].weight;
+        sum += (double)s->weight[i];
         if (sum > target)
             break;
     }
-    return s->candidate[i].id;
+    return s->id[i];
 }
 
 bool select_choose(struct selector *s, const struct select_question *q, uint32_t *id, struct error *error)
@@ -302,27 +329,38 @@ void select_describe(const struct select_options *o, char *text, size_t size)
 
 /* ---- the greatest few, in order ------------------------------------------------------------ */
 
-static int by_logit(const void *left, const void *right)
+struct ranked {
+    uint32_t key, id;
+};
+
+static int by_key(const void *left, const void *right)
 {
-    const struct candidate *a = left, *b = right;
-    uint32_t x = ordered(a->logit), y = ordered(b->logit);
-    if (x != y)
-        return x > y ? -1 : 1;
+    const struct ranked *a = left, *b = right;
+    if (a->key != b->key)
+        return a->key > b->key ? -1 : 1;
     return a->id < b->id ? -1 : 1;
 }
 
 size_t select_top(const float *logits, uint32_t n, size_t k, uint32_t *ids)
 {
     struct selector s = {.n = n};
-    s.candidate = allocate(n, sizeof *s.candidate);
-    for (uint32_t i = 0; i < n; i++)
-        s.candidate[i] = (struct candidate){.id = i, .logit = isnan(logits[i]) ? NAN : logits[i]};
+    make_room(&s, n);
+    for (uint32_t i = 0; i < n; i++) {
+        s.id[i] = i;
+        s.logit[i] = isnan(logits[i]) ? NAN : logits[i];
+        s.weight[i] = 0;
+    }
     if (k < n)
         keep_greatest(&s, BY_COUNT, (double)k);
-    qsort(s.candidate, s.n, sizeof *s.candidate, by_logit);
+    struct ranked *ranked = allocate(s.n, sizeof *ranked);
     for (size_t i = 0; i < s.n; i++)
-        ids[i] = s.candidate[i].id;
-    size_t found = s.n;
-    free(s.candidate);
-    return found;
+        ranked[i] = (struct ranked){ordered(s.logit[i]), s.id[i]};
+    qsort(ranked, s.n, sizeof *ranked, by_key);
+    for (size_t i = 0; i < s.n; i++)
+        ids[i] = ranked[i].id;
+    free(ranked);
+    free(s.id);
+    free(s.logit);
+    free(s.weight);
+    return s.n;
 }

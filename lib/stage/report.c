@@ -134,8 +134,8 @@ void report_print(const struct report *r)
         for (uint32_t i = 1; i < n; i++)
             gap[i - 1] = r->at[i] - r->at[i - 1];
         qsort(gap, n - 1, sizeof *gap, compare);
-        warn("decode: inter-token latency median %.2f ms, p95 %.2f ms; %.1f tokens/s", 1e3 * gap[(n - 1) / 2],
-             1e3 * gap[(n - 2) * 95 / 100], (n - 1) / total);
+        warn("decode: inter-token latency median %.2f ms, p95 %.2f ms; %.1f tokens/s", 1e3 * gap[(n - 2) / 2],
+             1e3 * gap[((n - 1) * 95 + 99) / 100 - 1], (n - 1) / total);
         free(gap);
     }
     if (r->has_facts) {

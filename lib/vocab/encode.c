@@ -40,21 +40,24 @@ static inline void append(struct token_list *tokens, const uint32_t *ids, size_t
 /* ---- words --------------------------------------------------------------------------------- */
 
 /* A symbol that is no token becomes the tokens of its bytes. */
-static bool append_bytes(struct encoding *encoding, const uint8_t *bytes, size_t length, size_t offset)
+static bool append_bytes(struct encoding *encoding, const uint8_t *bytes, size_t length,
+                         size_t offset)
 {
     for (size_t i = 0; i < length; i++) {
         uint32_t id = encoding->encoder->byte_tokens[bytes[i]];
         if (id == VOCAB_NONE)
-            return error_set(encoding->error, STATUS_INPUT,
-                             "byte 0x%02x at offset %zu of the text: the vocabulary has no token for it",
-                             bytes[i], offset + i);
+            return error_set(
+                encoding->error, STATUS_INPUT,
+                "byte 0x%02x at offset %zu of the text: the vocabulary has no token for it",
+                bytes[i], offset + i);
         append(encoding->tokens, &id, 1);
     }
     return true;
 }
 
 /* Merges a word and appends its tokens; `offset` is the word's in the whole text. */
-static bool encode_merged(struct encoding *encoding, const uint8_t *word, size_t length, size_t offset)
+static bool encode_merged(struct encoding *encoding, const uint8_t *word, size_t length,
+                          size_t offset)
 {
     struct encoder *encoder = encoding->encoder;
     if (encoder->ignore_merges) {
@@ -77,7 +80,8 @@ static bool encode_merged(struct encoding *encoding, const uint8_t *word, size_t
     return true;
 }
 
-static bool encode_word(struct encoding *encoding, const uint8_t *word, size_t length, size_t offset)
+static bool encode_word(struct encoding *encoding, const uint8_t *word, size_t length,
+                        size_t offset)
 {
     if (length > CACHE_BYTES)
         return encode_merged(encoding, word, length, offset);
@@ -130,7 +134,8 @@ static bool encode_bpe(struct encoding *encoding, const uint8_t *text, size_t le
 
 /* ---- SPM ----------------------------------------------------------------------------------- */
 
-/* Whether some token has these two bytes, the end and the beginning of a character, side by side. */
+/* Whether some token has these two bytes, the end and the beginning of a character, side by side.
+ */
 static inline bool inside(const struct encoder *encoder, uint8_t last, uint8_t first)
 {
     unsigned pair = (unsigned)last << 8 | first;
@@ -197,11 +202,13 @@ static const struct special *find_special(const struct specials *specials, const
     return NULL;
 }
 
-static bool encode_all(struct encoding *encoding, const uint8_t *text, size_t length, unsigned flags)
+static bool encode_all(struct encoding *encoding, const uint8_t *text, size_t length,
+                       unsigned flags)
 {
     const struct vocab *vocab = encoding->vocab;
     bool control = flags & ENCODE_SPECIAL;
-    bool wants_prefix = vocab_strips_space(vocab), prefix = wants_prefix && !(flags & ENCODE_CONTINUE);
+    bool wants_prefix = vocab_strips_space(vocab),
+         prefix = wants_prefix && !(flags & ENCODE_CONTINUE);
     for (size_t at = 0; at < length;) {
         size_t end;
         const struct special *found =

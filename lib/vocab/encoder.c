@@ -20,8 +20,8 @@ uint32_t token_find(const struct vocab *vocab, const struct encoder *encoder, co
     return VOCAB_NONE;
 }
 
-/* Normal tokens only: a text must never become a control token by merging, and user-defined ones are
- * found before merging begins.  Of two with the same bytes the lower id is used. */
+/* Normal tokens only: a text must never become a control token by merging, and user-defined ones
+ * are found before merging begins.  Of two with the same bytes the lower id is used. */
 static void make_table(const struct vocab *vocab, struct encoder *encoder)
 {
     table_make(&encoder->table, vocab->facts.n_tokens);
@@ -125,7 +125,9 @@ void encoder_clear(struct encoder *encoder)
     specials_free(&encoder->specials);
     free(encoder->cache);
     free(encoder->workspace.symbols);
-    free(encoder->workspace.heap);
+    free(encoder->workspace.queue.items);
+    free(encoder->workspace.queue.heap);
+    free(encoder->workspace.queue.tails);
     free(encoder->workspace.lengths);
     free(encoder->workspace.prefixed);
     *encoder = (struct encoder){0};

@@ -24,8 +24,9 @@ void tokens_free(struct tokens *tokens);
 
 enum { PRE_MAX_PATTERNS = 7 };
 enum pre_flags {
-    PRE_IGNORE_MERGES = 1, /* a word that is a token is that token, whatever the merges make of it */
-    PRE_ADD_BOS = 2,       /* add_bos_token is true unless the file says otherwise */
+    PRE_IGNORE_MERGES =
+        1,           /* a word that is a token is that token, whatever the merges make of it */
+    PRE_ADD_BOS = 2, /* add_bos_token is true unless the file says otherwise */
 };
 struct pre_facts {
     const char *names;                      /* of tokenizer.ggml.pre, separated by spaces */
@@ -90,20 +91,28 @@ const struct special *specials_match(const struct specials *specials, const uint
 
 /* ---- merging (merge.c) --------------------------------------------------------------------- */
 
-struct symbol {
-    uint32_t length; /* 0: merged into the one before it */
-    uint32_t next, previous;
+struct symbol {        /* named by the place of its first byte */
+    uint32_t next;     /* where it ends; 0: merged into the one before it */
+    uint32_t previous; /* VOCAB_NONE for the first */
 };
 struct candidate {
-    uint64_t key; /* priority, then place: lower is earlier */
-    uint32_t size;
+    uint64_t key;  /* priority, then place: lower is earlier */
+    uint32_t size; /* of the joined symbol, when it was proposed */
+    uint32_t next; /* in its run */
+};
+struct queue { /* of candidates; see merge.c */
+    struct candidate *items;
+    size_t capacity, used;
+    uint32_t vacant; /* list of items that can be used again */
+    uint32_t *heap;  /* the first of each run, and those that are in none */
+    size_t heap_capacity, n_heap;
+    uint32_t *tails; /* the last of each run */
 };
 /* Memory that is used again for every word. */
 struct workspace {
     struct symbol *symbols;
     size_t symbol_capacity;
-    struct candidate *heap;
-    size_t heap_capacity, n_heap;
+    struct queue queue;
     uint32_t *lengths; /* of the symbols that merging left */
     size_t length_capacity, n_lengths;
     uint8_t *prefixed; /* SPM: the first word with the space before it */
@@ -135,9 +144,9 @@ struct vocab {
     uint8_t *pieces;      /* all one after the other */
     uint32_t *piece_ends; /* (n_tokens); piece i begins where piece i-1 ends */
     const struct gguf *gguf;
-    const struct pre_facts *pre; /* BPE */
+    const struct pre_facts *pre;     /* BPE */
     const struct gguf_value *scores; /* SPM */
-    struct encoder *encoder; /* filled in and changed by vocab_encode */
+    struct encoder *encoder;         /* filled in and changed by vocab_encode */
 };
 
 /* The bytes of any token, control tokens too. */

@@ -1,5 +1,5 @@
-/* Merging neighbours: the pair with the lowest priority first, of equal ones the leftmost.  For SPM the
- * priority is the rank of the joined token's score (Kudo and Richardson 2018, the BPE model of
+/* Merging neighbours: the pair with the lowest priority first, of equal ones the leftmost.  For SPM
+ * the priority is the rank of the joined token's score (Kudo and Richardson 2018, the BPE model of
  * SentencePiece); for byte-level BPE it is the merge's rank (Sennrich et al. 2016). */
 #include "vocab/table.h"
 #include "vocab/utf8.h"
@@ -54,7 +54,8 @@ static void merge_short(const struct vocab *vocab, struct encoder *encoder, cons
     uint32_t priorities[SHORT_WORD]; /* of joining symbol i with i + 1 */
     for (size_t i = 0; i + 1 < n; i++) {
         uint32_t start = i ? ends[i - 1] : 0;
-        priorities[i] = priority(vocab, encoder, word + start, ends[i] - start, ends[i + 1] - start);
+        priorities[i] =
+            priority(vocab, encoder, word + start, ends[i] - start, ends[i + 1] - start);
     }
     while (n > 1) {
         size_t best = 0;
@@ -76,42 +77,92 @@ static void merge_short(const struct vocab *vocab, struct encoder *encoder, cons
         keep_length(&encoder->workspace, ends[i] - (i ? ends[i - 1] : 0));
 }
 
-/* ---- long words: a heap -------------------------------------------------------------------- */
+/* ---- long words: a queue ------------------------------------------------------------------- */
 
-static void sift_down(struct candidate *heap, size_t n, size_t at)
+/* A priority queue for words like a million equal letters, where most candidates have few different
+ * priorities and come in the order of their places.  Such candidates are chained to runs, each in
+ * ascending order, and the heap holds only the first of each run; so time is linear there, and like
+ * that of a plain heap for anything else.  The run is chosen by the hash of the priority; what does
+ * not fit at its end goes to the heap by itself. */
+enum { RUNS = 1024 };
+
+static uint32_t *tail_of(struct queue *queue, uint64_t key)
 {
-    struct candidate moving = heap[at];
+    return &queue->tails[(uint32_t)(key >> 32) * 0x9e3779b1u >> 22];
+}
+
+static void queue_reset(struct queue *queue)
+{
+    if (!queue->tails) {
+        queue->tails = allocate(RUNS, sizeof *queue->tails);
+        memset(queue->tails, 0xff,
+               RUNS * sizeof *queue->tails); /* VOCAB_NONE; so it is when empty */
+    }
+    queue->used = 0;
+    queue->vacant = VOCAB_NONE;
+}
+
+/* Puts an item in the place `at` or below it, as far as it must sink. */
+static void sink(struct queue *queue, size_t at, uint32_t item)
+{
+    const struct candidate *items = queue->items;
+    uint32_t *heap = queue->heap;
+    size_t n = queue->n_heap;
     for (size_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && heap[child + 1].key < heap[child].key)
+        if (child + 1 < n && items[heap[child + 1]].key < items[heap[child]].key)
             child++;
-        if (moving.key <= heap[child].key)
+        if (items[item].key <= items[heap[child]].key)
             break;
         heap[at] = heap[child];
     }
-    heap[at] = moving;
+    heap[at] = item;
 }
 
-static void push(struct workspace *workspace, struct candidate candidate)
+static void push(struct queue *queue, uint64_t key, uint32_t size)
 {
-    workspace->heap = grow(workspace->heap, &workspace->heap_capacity, workspace->n_heap + 1,
-                           sizeof *workspace->heap);
-    struct candidate *heap = workspace->heap;
-    size_t at = workspace->n_heap++;
-    for (; at && candidate.key < heap[(at - 1) / 2].key; at = (at - 1) / 2)
+    uint32_t item = queue->vacant;
+    if (item == VOCAB_NONE) {
+        queue->items = grow(queue->items, &queue->capacity, queue->used + 1, sizeof *queue->items);
+        item = (uint32_t)queue->used++;
+    } else {
+        queue->vacant = queue->items[item].next;
+    }
+    struct candidate *items = queue->items;
+    items[item] = (struct candidate){key, size, VOCAB_NONE};
+    uint32_t *tail = tail_of(queue, key);
+    if (*tail != VOCAB_NONE && items[*tail].key < key) {
+        items[*tail].next = item;
+        *tail = item;
+        return;
+    }
+    if (*tail == VOCAB_NONE)
+        *tail = item;
+    queue->heap = grow(queue->heap, &queue->heap_capacity, queue->n_heap + 1, sizeof *queue->heap);
+    uint32_t *heap = queue->heap;
+    size_t at = queue->n_heap++;
+    for (; at && key < items[heap[(at - 1) / 2]].key; at = (at - 1) / 2)
         heap[at] = heap[(at - 1) / 2];
-    heap[at] = candidate;
+    heap[at] = item;
 }
 
-static struct candidate pop(struct workspace *workspace)
+static struct candidate pop(struct queue *queue)
 {
-    struct candidate first = workspace->heap[0];
-    workspace->heap[0] = workspace->heap[--workspace->n_heap];
-    if (workspace->n_heap > 1)
-        sift_down(workspace->heap, workspace->n_heap, 0);
+    uint32_t item = queue->heap[0];
+    struct candidate first = queue->items[item];
+    if (first.next != VOCAB_NONE) {
+        sink(queue, 0, first.next);
+    } else {
+        uint32_t *tail = tail_of(queue, first.key);
+        if (*tail == item)
+            *tail = VOCAB_NONE;
+        if (--queue->n_heap)
+            sink(queue, 0, queue->heap[queue->n_heap]);
+    }
+    queue->items[item].next = queue->vacant;
+    queue->vacant = item;
     return first;
 }
 
-/* Symbols are named by the place of their first byte, so a symbol's index is its start. */
 static void consider(const struct vocab *vocab, struct encoder *encoder, const uint8_t *word,
                      uint32_t end, uint32_t left)
 {
@@ -119,45 +170,44 @@ static void consider(const struct vocab *vocab, struct encoder *encoder, const u
     uint32_t right = workspace->symbols[left].next;
     if (right == end)
         return;
-    uint32_t size = right - left + workspace->symbols[right].length;
+    uint32_t size = workspace->symbols[right].next - left;
     uint32_t found = priority(vocab, encoder, word + left, right - left, size);
     if (found != VOCAB_NONE)
-        push(workspace, (struct candidate){(uint64_t)found << 32 | left, size});
+        push(&workspace->queue, (uint64_t)found << 32 | left, size);
 }
 
 static void merge_long(const struct vocab *vocab, struct encoder *encoder, const uint8_t *word,
                        uint32_t end)
 {
     struct workspace *workspace = &encoder->workspace;
-    workspace->n_heap = 0;
+    queue_reset(&workspace->queue);
     workspace->symbols = grow(workspace->symbols, &workspace->symbol_capacity, (size_t)end,
                               sizeof *workspace->symbols);
     struct symbol *symbols = workspace->symbols;
-    for (uint32_t at = 0, previous = VOCAB_NONE, size; at < end; previous = at, at += size) {
-        size = (uint32_t)first_symbol(vocab, word + at, end - at);
-        symbols[at] = (struct symbol){size, at + size, previous};
+    for (uint32_t at = 0, previous = VOCAB_NONE; at < end; previous = at, at = symbols[at].next) {
+        uint32_t size = (uint32_t)first_symbol(vocab, word + at, end - at);
+        symbols[at] = (struct symbol){at + size, previous};
     }
     for (uint32_t at = 0; at < end; at = symbols[at].next)
         consider(vocab, encoder, word, end, at);
 
-    while (workspace->n_heap) {
-        struct candidate best = pop(workspace);
+    while (workspace->queue.n_heap) {
+        struct candidate best = pop(&workspace->queue);
         uint32_t left = (uint32_t)best.key, right = symbols[left].next;
-        /* Outdated when one side has been merged away or has grown: the sum of the two only grows. */
-        if (!symbols[left].length || right == end ||
-            symbols[left].length + symbols[right].length != best.size)
+        /* Outdated when the left one has been merged away, or when one of the two has grown: what
+         * they cover together only ever grows. */
+        if (right == 0 || right == end || symbols[right].next - left != best.size)
             continue;
-        symbols[left].length = best.size;
-        symbols[left].next = symbols[right].next;
-        symbols[right].length = 0;
-        if (symbols[left].next != end)
-            symbols[symbols[left].next].previous = left;
+        uint32_t next = symbols[left].next = symbols[right].next;
+        symbols[right].next = 0;
+        if (next != end)
+            symbols[next].previous = left;
         if (symbols[left].previous != VOCAB_NONE)
             consider(vocab, encoder, word, end, symbols[left].previous);
         consider(vocab, encoder, word, end, left);
     }
     for (uint32_t at = 0; at < end; at = symbols[at].next)
-        keep_length(workspace, symbols[at].length);
+        keep_length(workspace, symbols[at].next - at);
 }
 
 void merge_word(const struct vocab *vocab, struct encoder *encoder, const uint8_t *word,

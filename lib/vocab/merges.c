@@ -8,8 +8,8 @@
 enum { BLOCK = 64 };
 static const char key[] = "tokenizer.ggml.merges";
 
-/* Decodes "LEFT RIGHT" into `bytes`; false when it is not that.  No byte is written as a space, so the
- * first one divides. */
+/* Decodes "LEFT RIGHT" into `bytes`; false when it is not that.  No byte is written as a space, so
+ * the first one divides. */
 static bool decode(struct gguf_string text, uint8_t *bytes, struct merge *merge)
 {
     const char *space = text.length ? memchr(text.bytes, ' ', text.length) : NULL;
@@ -83,8 +83,8 @@ bool merges_read(struct merges *merges, const struct gguf *gguf, struct error *e
         next += 8 + load_u64(next);
     }
     if (total > UINT32_MAX || array->count > INT32_MAX)
-        return error_set(error, STATUS_INPUT, "key '%s': %llu merges of %llu bytes are too many", key,
-                         (unsigned long long)array->count, (unsigned long long)total);
+        return error_set(error, STATUS_INPUT, "key '%s': %llu merges of %llu bytes are too many",
+                         key, (unsigned long long)array->count, (unsigned long long)total);
     uint32_t n = (uint32_t)array->count, start = 0;
     merges->bytes = allocate((size_t)total, 1);
     merges->items = allocate(n, sizeof *merges->items);

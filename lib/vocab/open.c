@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies a text with its U+2581, which SentencePiece writes for a space, turned back into spaces. */
+/* Copies a text with its U+2581, which SentencePiece writes for a space, turned back into spaces.
+ */
 static size_t unescape_spaces(struct gguf_string text, uint8_t *bytes)
 {
     uint8_t *out = bytes;
@@ -71,8 +72,12 @@ static bool make_pieces(struct vocab *vocab, const struct tokens *tokens, struct
 }
 
 /* What encoding will need is checked now, as far as it costs nothing. */
-static bool check_spm(struct vocab *vocab, uint32_t count, struct error *error)
+static bool check_spm(struct vocab *vocab, uint32_t count, const char *pre, struct error *error)
 {
+    if (pre)
+        return error_set(
+            error, STATUS_USAGE,
+            "--pre: the vocabulary is one of SentencePiece, which has no pre-tokeniser");
     static const char key[] = "tokenizer.ggml.scores";
     enum gguf_answer answer = gguf_array(vocab->gguf, key, GGUF_F32, &vocab->scores, error);
     if (answer == GGUF_ABSENT)
@@ -80,8 +85,8 @@ static bool check_spm(struct vocab *vocab, uint32_t count, struct error *error)
     if (answer != GGUF_FOUND)
         return false;
     if (vocab->scores->count != count)
-        return error_set(error, STATUS_INPUT, "key '%s': %llu entries, but there are %u tokens", key,
-                         (unsigned long long)vocab->scores->count, count);
+        return error_set(error, STATUS_INPUT, "key '%s': %llu entries, but there are %u tokens",
+                         key, (unsigned long long)vocab->scores->count, count);
     for (uint32_t id = 0; id < count; id++)
         if (isnan(load_f32(vocab->scores->data + 4 * (size_t)id)))
             return error_set(error, STATUS_INPUT, "key '%s': the score of token %u is not a number",
@@ -94,17 +99,29 @@ static bool check_spm(struct vocab *vocab, uint32_t count, struct error *error)
 static bool check_bpe(struct vocab *vocab, const char *pre, struct error *error)
 {
     struct gguf_string name = {pre, pre ? strlen(pre) : 0};
-    if (!pre && gguf_text(vocab->gguf, "tokenizer.ggml.pre", &name, error) == GGUF_WRONG)
+    enum gguf_answer answer = GGUF_FOUND;
+    if (!pre)
+        answer = gguf_text(vocab->gguf, "tokenizer.ggml.pre", &name, error);
+    if (answer == GGUF_WRONG)
         return false;
+    if (answer == GGUF_ABSENT)
+        return error_set(
+            error, STATUS_INPUT,
+            "key 'tokenizer.ggml.pre' is missing: which pre-tokeniser the model needs must "
+            "be said with --pre (default, gpt-2, llama-bpe, qwen2 ...)");
     vocab->pre = pre_find(name);
+    if (!vocab->pre && pre)
+        return error_set(error, STATUS_USAGE, "--pre: '%.*s' is not a known pre-tokeniser",
+                         SHOW(name));
     if (!vocab->pre)
-        return error_set(error, pre ? STATUS_USAGE : STATUS_INPUT,
-                         "%s '%.*s' is not a pre-tokeniser that is known here; give one that is with "
-                         "--pre",
-                         pre ? "--pre:" : "key 'tokenizer.ggml.pre':", SHOW(name));
+        return error_set(
+            error, STATUS_INPUT,
+            "key 'tokenizer.ggml.pre': '%.*s' is not a known pre-tokeniser; if it is the "
+            "same as a known one, name that with --pre",
+            SHOW(name));
     static const char key[] = "tokenizer.ggml.merges";
     const struct gguf_value *merges;
-    enum gguf_answer answer = gguf_array(vocab->gguf, key, GGUF_STRING, &merges, error);
+    answer = gguf_array(vocab->gguf, key, GGUF_STRING, &merges, error);
     if (answer == GGUF_ABSENT)
         error_set(error, STATUS_INPUT, "key '%s' is missing", key);
     return answer == GGUF_FOUND;
@@ -119,7 +136,7 @@ struct vocab *vocab_open(const struct gguf *gguf, const char *pre, struct error 
     bool good = tokens_read(&tokens, &vocab->facts, gguf, pre, error);
     vocab->spm = tokens.spm;
     good = good && make_pieces(vocab, &tokens, error) &&
-           (vocab->spm ? check_spm(vocab, tokens.count, error) : check_bpe(vocab, pre, error));
+           (vocab->spm ? check_spm(vocab, tokens.count, pre, error) : check_bpe(vocab, pre, error));
     vocab->kinds = tokens.kinds;
     tokens.kinds = NULL;
     tokens_free(&tokens);

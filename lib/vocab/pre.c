@@ -36,9 +36,9 @@ struct pre *pre_compile(const struct pre_facts *facts, struct error *error)
         struct pattern *pattern = &pre->patterns[pre->count];
         int number;
         PCRE2_SIZE offset;
-        pattern->code = pcre2_compile((PCRE2_SPTR)facts->patterns[pre->count], PCRE2_ZERO_TERMINATED,
-                                      PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &number,
-                                      &offset, NULL);
+        pattern->code = pcre2_compile(
+            (PCRE2_SPTR)facts->patterns[pre->count], PCRE2_ZERO_TERMINATED,
+            PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &number, &offset, NULL);
         if (!pattern->code) {
             PCRE2_UCHAR reason[128];
             pcre2_get_error_message(number, reason, sizeof reason);
@@ -95,8 +95,7 @@ static bool split(const struct splitter *splitter, size_t level, size_t begin, s
     const uint8_t *piece = splitter->text + begin;
     size_t done = 0, from = 0;
     int result = 0;
-    while (from < length &&
-           next_match(pre, &pre->patterns[level], piece, length, from, &result)) {
+    while (from < length && next_match(pre, &pre->patterns[level], piece, length, from, &result)) {
         const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(pre->match);
         size_t start = ends[0], end = ends[1];
         if (end == start)

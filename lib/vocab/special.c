@@ -1,5 +1,6 @@
 /* Tokens whose text is looked for in the raw text: user-defined ones always (added tokens, runs of
- * spaces), control and unknown ones only when they are asked for.  At each place the longest counts. */
+ * spaces), control and unknown ones only when they are asked for.  At each place the longest
+ * counts. */
 #include "vocab/internal.h"
 
 #include <stdlib.h>
@@ -46,8 +47,8 @@ void specials_free(struct specials *specials)
     free(specials->items);
 }
 
-/* The first item in [low, high), which share `depth` bytes, whose next byte is at least `byte`.  Items
- * that have no next byte come first. */
+/* The first item in [low, high), which share `depth` bytes, whose next byte is at least `byte`.
+ * Items that have no next byte come first. */
 static size_t narrow(const struct specials *specials, size_t low, size_t high, size_t depth,
                      unsigned byte)
 {

@@ -1,5 +1,5 @@
-/* An open-addressing hash table from bytes to indices.  It holds no bytes: whoever looks up compares
- * them, so this is a hash function, a walk, and an insertion. */
+/* An open-addressing hash table from bytes to indices.  It holds no bytes: whoever looks up
+ * compares them, so this is a hash function, a walk, and an insertion. */
 #ifndef UNROLL_VOCAB_TABLE_H
 #define UNROLL_VOCAB_TABLE_H
 
@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* Most keys are shorter than eight bytes, so short ones are read in one or two overlapping pieces. */
+/* Most keys are shorter than eight bytes, so short ones are read in one or two overlapping pieces.
+ */
 static inline uint64_t hash_bytes(const uint8_t *bytes, size_t length)
 {
     const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);

@@ -11,36 +11,38 @@ static const struct {
     const char *text;
     bool ends;
 } known_texts[] = {
-    {"<|eot_id|>", true},           /* Llama 3 */
-    {"<|eom_id|>", true},           /* Llama 3, before a tool's answer */
-    {"<|im_end|>", true},           /* ChatML: Qwen, Yi, SmolLM ... */
-    {"<end_of_turn>", true},        /* Gemma */
-    {"<|end|>", true},              /* Phi-3 */
-    {"<|endoftext|>", true},        /* GPT-2, Qwen, Phi, Falcon ... */
-    {"<|end_of_text|>", true},      /* Llama 3, Granite */
-    {"</s>", true},                 /* SentencePiece models */
-    {"<eos>", true},                /* Gemma */
-    {"<|return|>", true},           /* gpt-oss */
-    {"<|call|>", true},             /* gpt-oss */
-    {"<|flush|>", true},            /* Solar Open */
-    {"<|calls|>", true},            /* Solar Open */
-    {"<EOT>", true},                /* CodeLlama */
+    {"<|eot_id|>", true},      /* Llama 3 */
+    {"<|eom_id|>", true},      /* Llama 3, before a tool's answer */
+    {"<|im_end|>", true},      /* ChatML: Qwen, Yi, SmolLM ... */
+    {"<end_of_turn>", true},   /* Gemma */
+    {"<|end|>", true},         /* Phi-3 */
+    {"<|endoftext|>", true},   /* GPT-2, Qwen, Phi, Falcon ... */
+    {"<|end_of_text|>", true}, /* Llama 3, Granite */
+    {"</s>", true},            /* SentencePiece models */
+    {"<eos>", true},           /* Gemma */
+    {"<|return|>", true},      /* gpt-oss */
+    {"<|call|>", true},        /* gpt-oss */
+    {"<|flush|>", true},       /* Solar Open */
+    {"<|calls|>", true},       /* Solar Open */
+    {"<EOT>", true},           /* CodeLlama */
     {"_<EOT>", true},
-    {"\xe2\x96\x81<EOT>", true},    /* CodeLlama, with its prefix space */
-    {"[EOT]", true},                /* Kimi K2 */
-    {"[EOS]", true},                /* Kimi K2 */
-    {"[PAD]", true},                /* Kimi K2 */
-    {"<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>", true}, /* DeepSeek */
-    {"<end_of_utterance>", true},   /* SmolDocling */
-    {"[e~[", true},                 /* MiniMax */
-    {"<|fim_pad|>", true},          /* Qwen coder: the end of a filled-in middle */
+    {"\xe2\x96\x81<EOT>", true}, /* CodeLlama, with its prefix space */
+    {"[EOT]", true},             /* Kimi K2 */
+    {"[EOS]", true},             /* Kimi K2 */
+    {"[PAD]", true},             /* Kimi K2 */
+    {"<\xef\xbd\x9c"
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+     true},                       /* DeepSeek */
+    {"<end_of_utterance>", true}, /* SmolDocling */
+    {"[e~[", true},               /* MiniMax */
+    {"<|fim_pad|>", true},        /* Qwen coder: the end of a filled-in middle */
     {"<fim-pad>", true},
-    {"<fim_pad>", true},            /* StarCoder, Granite */
+    {"<fim_pad>", true}, /* StarCoder, Granite */
     {"<|fim_repo|>", true},
-    {"<|repo_name|>", true},        /* Qwen coder: the next file or repository would begin */
+    {"<|repo_name|>", true}, /* Qwen coder: the next file or repository would begin */
     {"<fim-repo>", true},
-    {"<reponame>", true},           /* Granite */
-    {"<|file_sep|>", true},         /* Qwen coder */
+    {"<reponame>", true},   /* Granite */
+    {"<|file_sep|>", true}, /* Qwen coder */
     {"<|fim_prefix|>", false},
     {"<|fim_suffix|>", false},
     {"<|fim_middle|>", false},
@@ -109,8 +111,8 @@ static bool read_kinds(struct tokens *tokens, bool *given, const struct gguf *gg
     tokens->kinds = allocate(tokens->count, 1);
     *given = answer == GGUF_FOUND;
     if (*given && kinds->count != tokens->count)
-        return error_set(error, STATUS_INPUT, "key '%s': %llu entries, but there are %u tokens", key,
-                         (unsigned long long)kinds->count, tokens->count);
+        return error_set(error, STATUS_INPUT, "key '%s': %llu entries, but there are %u tokens",
+                         key, (unsigned long long)kinds->count, tokens->count);
     for (uint32_t id = 0; id < tokens->count; id++) {
         bool byte = byte_value(tokens->texts[id]) >= 0;
         uint32_t kind = *given                ? load_u32(kinds->data + 4 * (size_t)id)
@@ -121,8 +123,8 @@ static bool read_kinds(struct tokens *tokens, bool *given, const struct gguf *gg
                              kind);
         if (kind == TOKEN_BYTE && !byte)
             return error_set(error, STATUS_INPUT,
-                             "token %u is a byte token, expected a text like <0x0A>, found '%.*s'", id,
-                             SHOW(tokens->texts[id]));
+                             "token %u is a byte token, expected a text like <0x0A>, found '%.*s'",
+                             id, SHOW(tokens->texts[id]));
         tokens->kinds[id] = (uint8_t)kind;
     }
     return true;
@@ -140,8 +142,9 @@ static bool read_id(const struct gguf *gguf, const char *key, uint32_t n_tokens,
     if (answer != GGUF_FOUND)
         return answer == GGUF_ABSENT;
     if (value != VOCAB_NONE && value >= n_tokens)
-        return error_set(error, STATUS_INPUT, "key '%s': token %u, but the vocabulary has %u tokens",
-                         key, value, n_tokens);
+        return error_set(error, STATUS_INPUT,
+                         "key '%s': token %u, but the vocabulary has %u tokens", key, value,
+                         n_tokens);
     *id = value;
     return true;
 }
@@ -175,8 +178,9 @@ static bool read_eog_array(struct vocab_facts *facts, size_t *capacity, const st
     return true;
 }
 
-/* Finds the tokens of known_texts; found[i] is the first with that text.  Only such texts count that
- * the file does not call normal: "</s>" is a normal token of models that have read much HTML. */
+/* Finds the tokens of known_texts; found[i] is the first with that text.  Only such texts count
+ * that the file does not call normal: "</s>" is a normal token of models that have read much HTML.
+ */
 static void find_known(struct tokens *tokens, uint32_t n_tokens, bool kinds_given,
                        uint32_t found[N_KNOWN])
 {

@@ -32,8 +32,8 @@ static inline size_t utf8_valid(const uint8_t *bytes, size_t length)
     size_t at = 0, size;
     while (at < length) {
         uint64_t eight;
-        if (length - at >= 8 && (memcpy(&eight, bytes + at, 8),
-                                 (eight & UINT64_C(0x8080808080808080)) == 0))
+        if (length - at >= 8 &&
+            (memcpy(&eight, bytes + at, 8), (eight & UINT64_C(0x8080808080808080)) == 0))
             at += 8;
         else if ((size = utf8_character(bytes + at, length - at)) != 0)
             at += size;

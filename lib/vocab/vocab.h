@@ -8,25 +8,30 @@
 #define VOCAB_NONE UINT32_MAX /* no such token */
 
 enum token_kind { /* numbered as tokenizer.ggml.token_type */
-    TOKEN_NORMAL = 1, TOKEN_UNKNOWN = 2, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED = 5,
-    TOKEN_BYTE = 6,
+                  TOKEN_NORMAL = 1,
+                  TOKEN_UNKNOWN = 2,
+                  TOKEN_CONTROL = 3,
+                  TOKEN_USER_DEFINED = 4,
+                  TOKEN_UNUSED = 5,
+                  TOKEN_BYTE = 6,
 };
 
 /* What the stages that hold no text need to know of a vocabulary; cheap to make (no merges). */
 struct vocab_facts {
-    uint32_t n_tokens;    /* ids with text: the last run of UNUSED tokens is padding and not counted */
-    uint32_t fingerprint; /* CRC-32 over the texts of ids 0..n_tokens-1, each as u32 length + bytes */
-    uint32_t bos;         /* VOCAB_NONE: the model has none */
-    bool add_bos;         /* the model wants it before a text */
-    uint32_t *eog;        /* end-of-generation set, ascending */
+    uint32_t n_tokens; /* ids with text: the last run of UNUSED tokens is padding and not counted */
+    uint32_t
+        fingerprint; /* CRC-32 over the texts of ids 0..n_tokens-1, each as u32 length + bytes */
+    uint32_t bos;    /* VOCAB_NONE: the model has none */
+    bool add_bos;    /* the model wants it before a text */
+    uint32_t *eog;   /* end-of-generation set, ascending */
     size_t n_eog;
 };
 bool vocab_facts(struct vocab_facts *facts, const struct gguf *gguf, struct error *error);
 void vocab_facts_free(struct vocab_facts *facts);
 
 struct vocab;
-/* pre: overrides tokenizer.ggml.pre; NULL: as the file says.  NULL on error.  The GGUF file must stay
- * open as long as the vocabulary: the merges are read when the first text is encoded. */
+/* pre: overrides tokenizer.ggml.pre; NULL: as the file says.  NULL on error.  The GGUF file must
+ * stay open as long as the vocabulary: the merges are read when the first text is encoded. */
 struct vocab *vocab_open(const struct gguf *gguf, const char *pre, struct error *error);
 void vocab_close(struct vocab *vocab);
 const struct vocab_facts *vocab_facts_of(const struct vocab *vocab);
@@ -39,7 +44,8 @@ struct token_list {
 };
 
 enum vocab_encode_flags {
-    ENCODE_SPECIAL = 1,  /* texts of control and user-defined tokens in the text become them */
+    ENCODE_SPECIAL = 1,  /* texts of control tokens in the text become them; those of user-defined
+                          * tokens (added words, runs of spaces) always do */
     ENCODE_CONTINUE = 2, /* the text goes on after other text: no prefix space */
 };
 /* Appends the ids of any bytes (BOS is the caller's business).  Fails only where a vocabulary
@@ -47,12 +53,14 @@ enum vocab_encode_flags {
 bool vocab_encode(const struct vocab *vocab, const void *text, size_t length, unsigned flags,
                   struct token_list *tokens, struct error *error);
 
-/* The bytes that a token stands for: length, *bytes pointing into the vocabulary.  Control tokens and
- * ids without text have none unless `special`, when control tokens give their text.  SPM pieces keep their leading
- * space here; the one that the tokenizer put before a text is dropped by the detokenizer below. */
+/* The bytes that a token stands for: length, *bytes pointing into the vocabulary.  Control tokens
+ * and ids without text have none unless `special`, when control tokens give their text.  SPM pieces
+ * keep their leading space here; the one that the tokenizer put before a text is dropped by the
+ * detokenizer below. */
 size_t vocab_piece(const struct vocab *vocab, uint32_t id, bool special, const char **bytes);
 
-/* Whether the first token of a text printed by itself loses one leading space (SPM prefix space). */
+/* Whether the first token of a text printed by itself loses one leading space (SPM prefix space).
+ */
 bool vocab_strips_space(const struct vocab *vocab);
 
 #endif

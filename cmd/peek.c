@@ -1,0 +1,227 @@
+/* peek: what is in a stream, or in a model file. */
+#include "options.h"
+#include "kernel/kernel.h"
+#include "record/record.h"
+#include "show/show.h"
+#include "stage/stage.h"
+#include "vocab/vocab.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *model;
+static int64_t top = 10;
+static bool pass_on, force, verbose;
+
+static const struct option_spec options[] = {
+    ROW_MODEL(&model, 0),
+    {0, "top", "N", OPTION_INTEGER, &top, 0, 16777216, "show the N most probable tokens of LOGITS (default 10)", 0},
+    {0, "tee", NULL, OPTION_FLAG, &pass_on, 0, 0, "pass the stream on, unchanged, and show it on standard error", 0},
+    ROW_FORCE(&force),
+    {'v', "verbose", NULL, OPTION_FLAG, &verbose, 0, 0, "shorten nothing", 0},
+    {0},
+};
+static const struct program program = {"[STREAM ... | MODEL.gguf ...]", "Show a person what is in a stream, or in a model file.",
+                                       options};
+
+/* ---- the vocabulary that gives tokens their texts ------------------------------------------- */
+
+/* The default model's file where there is one: texts are welcome, not needed. */
+static const char *default_model(void)
+{
+    static const char *const places[] = {"unroll-small.gguf", "../share/unroll/unroll-small.gguf"};
+    const char *environment = getenv("UNROLL_MODEL");
+    if (environment && *environment)
+        return environment;
+    char *folder = program_folder();
+    char *path = allocate(strlen(folder) + 64, 1);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        stpcpy(stpcpy(path, folder), places[i]);
+        if (access(path, R_OK) == 0)
+            return path;
+    }
+    return NULL;
+}
+
+/* The vocabulary for a record, or NULL where we have none that fits. */
+static const struct vocab *vocabulary_for(struct record_reader *reader, const struct record *record)
+{
+    static struct vocab *vocab;
+    static bool tried, told;
+    struct error error;
+    const struct model_facts *facts = reader_model(reader);
+    uint32_t wanted = record->binding;
+    if (record->type == RECORD_MODEL || record->type == RECORD_CACHE || record->type == RECORD_FORK)
+        return NULL;
+    if (!wanted && facts)
+        wanted = facts->vocabulary_fingerprint;
+    const char *path = tried ? NULL : model ? model : wanted ? default_model() : NULL;
+    if (path) {
+        tried = true;
+        struct gguf *gguf = gguf_open(path, &error);
+        vocab = gguf ? vocab_open(gguf, NULL, &error) : NULL;
+        if (model && !vocab)
+            die_error(&error);
+    }
+    if (!vocab || (wanted && vocab_facts_of(vocab)->fingerprint != wanted)) {
+        if (model && !told)
+            warn("ids only: the stream's vocabulary is %08x, but that of '%s' is %08x", wanted, model,
+                 vocab_facts_of(vocab)->fingerprint);
+        told = true;
+        return NULL;
+    }
+    return vocab;
+}
+
+/* ---- passing the stream on ------------------------------------------------------------------ */
+
+/* A thread copies the input to standard output and to a socket that the reader then takes for standard
+ * input.  So nothing that the reader thinks of the stream changes what is passed on. */
+struct copier {
+    pthread_t thread;
+    char **operands;
+    int n_operands, standard_input, to_reader;
+};
+
+static void *copy(void *argument)
+{
+    struct copier *c = argument;
+    uint8_t *bytes = allocate(65536, 1);
+    bool feeding = true;
+    for (int i = 0; i < c->n_operands; i++) {
+        bool standard = strcmp(c->operands[i], "-") == 0;
+        int fd = standard ? c->standard_input : open(c->operands[i], O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            die(STATUS_SYSTEM, "%s: cannot open:", c->operands[i]);
+        for (size_t n; (n = read_some(fd, bytes, 65536, standard ? "standard input" : c->operands[i])) > 0;) {
+            write_full(1, bytes, n, "standard output");
+            for (size_t done = 0; feeding && done < n;) {
+                ssize_t sent = send(c->to_reader, bytes + done, n - done, MSG_NOSIGNAL);
+                feeding = sent >= 0 || errno == EINTR; /* otherwise the reader has given up */
+                done += sent > 0 ? (size_t)sent : 0;
+            }
+        }
+        if (!standard)
+            close(fd);
+    }
+    shutdown(c->to_reader, SHUT_WR);
+    free(bytes);
+    return NULL;
+}
+
+/* The rest of the stream goes on even when the reader has given up. */
+static void finish_copy(void *context, const char *message)
+{
+    (void)message;
+    shutdown(0, SHUT_RD);
+    pthread_join(((struct copier *)context)->thread, NULL);
+}
+
+static void start_copy(struct copier *c, char **operands, int n)
+{
+    static char *standard_input[] = {"-"};
+    int ends[2];
+    *c = (struct copier){.operands = n ? operands : standard_input, .n_operands = n ? n : 1,
+                         .standard_input = fcntl(0, F_DUPFD_CLOEXEC, 3)};
+    if (c->standard_input < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) || dup2(ends[0], 0) < 0)
+        die(STATUS_SYSTEM, "cannot make a socket:");
+    close(ends[0]);
+    c->to_reader = ends[1];
+    errno = pthread_create(&c->thread, NULL, copy, c);
+    if (errno)
+        die(STATUS_SYSTEM, "cannot start a thread:");
+    die_action(finish_copy, c);
+}
+
+/* ---- showing -------------------------------------------------------------------------------- */
+
+static void flush(FILE *out)
+{
+    if (fflush(out))
+        die(STATUS_SYSTEM, "cannot write:");
+}
+
+static void show_kernel(FILE *out, const struct kernel *kernel)
+{
+    fprintf(out, "this machine computes with the %s kernels\n", kernel_name(kernel));
+}
+
+static void show_stream(struct show *show, const struct kernel *kernel, char **operands, int n)
+{
+    struct record record;
+    struct record_reader *reader = reader_open(operands, n);
+    while (reader_next(reader, &record)) {
+        show_record(show, reader, &record, vocabulary_for(reader, &record));
+        flush(show->out);
+    }
+    show_sequences(show, reader);
+    if (reader_model(reader))
+        show_kernel(show->out, kernel);
+    flush(show->out);
+    reader_close(reader);
+}
+
+static void show_model_file(struct show *show, const struct kernel *kernel, const char *path)
+{
+    struct error error;
+    struct gguf *gguf = gguf_open(path, &error);
+    if (!gguf)
+        die_error(&error);
+    show_gguf(show, gguf);
+    show_kernel(show->out, kernel);
+    flush(show->out);
+    gguf_close(gguf);
+}
+
+static bool is_model_file(const char *path)
+{
+    struct stat status;
+    char magic[4] = "";
+    int fd = stat(path, &status) == 0 && S_ISREG(status.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return false;
+    read_full(fd, magic, sizeof magic, path);
+    close(fd);
+    return memcmp(magic, "GGUF", sizeof magic) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    program_start(argv);
+    int first = options_parse(&program, argc, argv, NULL, NULL);
+    char **operands = argv + first;
+    int n = argc - first, n_models = 0;
+
+    struct error error;
+    struct output output;
+    struct copier copier;
+    struct show show = {.out = pass_on ? stderr : stdout, .everything = verbose, .top = (size_t)top};
+    output_open(&output, NULL, pass_on, force);
+    for (int i = 0; i < n; i++)
+        n_models += is_model_file(operands[i]);
+    if (n_models > 0 && (pass_on || n_models < n))
+        die(STATUS_USAGE, "give record streams or GGUF files, not both%s", pass_on ? " (--tee passes on streams only)" : "");
+    const struct kernel *kernel = kernel_choose(&error);
+    if (!kernel)
+        die_error(&error);
+    setvbuf(show.out, NULL, _IOFBF, 65536);
+    if (pass_on)
+        start_copy(&copier, operands, n);
+
+    for (int i = 0; i < n_models; i++)
+        show_model_file(&show, kernel, operands[i]);
+    if (n_models == 0)
+        show_stream(&show, kernel, operands, pass_on ? 0 : n);
+
+    if (pass_on) {
+        die_action(NULL, NULL);
+        finish_copy(&copier, NULL);
+    }
+    return program_end();
+}

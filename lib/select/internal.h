@@ -1,0 +1,11 @@
+/* Private to lib/select. */
+#ifndef UNROLL_SELECT_INTERNAL_H
+#define UNROLL_SELECT_INTERNAL_H
+
+#include "base/base.h"
+
+/* weights[i] = exact_exp((float)((logits[i] - greatest) / temperature)), the difference and the quotient in
+ * f64; no logit exceeds `greatest`, and none is NaN. */
+void select_weights(const float *logits, size_t n, float greatest, double temperature, float *weights);
+
+#endif

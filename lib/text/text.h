@@ -1,0 +1,47 @@
+/* text: bytes on their way to a person: whole characters, text that waits, and escapes. */
+#ifndef UNROLL_TEXT_H
+#define UNROLL_TEXT_H
+
+#include "base/base.h"
+
+/* ---- text that waits (flow.c) -------------------------------------------------------------- */
+
+/* The text of one sequence, between the tokens that bring it and whoever shows it.  A token's bytes
+ * wait while it is HELD (they may turn out to belong to a stop string), and the bytes of a character
+ * wait for the rest of it.  To be zeroed at first. */
+struct text_flow {
+    bool raw;         /* bytes of a character do not wait */
+    uint8_t *bytes;   /* [begin, begin + length) was not taken yet; the first `ready` of it may be */
+    size_t begin, length, ready, capacity;
+    uint64_t taken;   /* bytes before them */
+    uint64_t *ends;   /* (n_tokens) where each token's text ends, from the beginning of the sequence */
+    size_t n_tokens, ends_capacity;
+};
+void text_flow_free(struct text_flow *flow);
+
+/* The text of one more token (length 0: it has none). */
+void text_flow_add(struct text_flow *flow, const void *bytes, size_t length, bool held);
+/* The sequence ends: cuts `trim` bytes, and everything left is ready.  False where more is to be cut
+ * than was still waiting. */
+bool text_flow_end(struct text_flow *flow, uint32_t trim, struct error *error);
+/* Back to the first n_tokens.  False where text of the others was taken already. */
+bool text_flow_cut(struct text_flow *flow, size_t n_tokens, struct error *error);
+/* Throws away what was not taken. */
+void text_flow_drop(struct text_flow *flow);
+/* What may be shown: its length, *bytes valid until the next call.  It counts as taken. */
+size_t text_flow_take(struct text_flow *flow, const uint8_t **bytes);
+
+/* ---- characters and escapes (escape.c) ----------------------------------------------------- */
+
+/* How many bytes at the end begin a character of UTF-8 that is not complete; 0 to 3.  Bytes that are
+ * not UTF-8 are complete. */
+size_t text_incomplete(const uint8_t *bytes, size_t length);
+
+/* A printable form in new memory: whole characters of UTF-8 as they are, \n \t \r \\ \" so, every other
+ * byte, control characters and such that change the direction of writing as \xHH.  From a form longer than
+ * `limit` characters the end is cut off and "..." put in its place; 0: no limit. */
+char *text_escape(const void *bytes, size_t length, size_t limit);
+/* Columns that such a form takes, one for each character. */
+size_t text_columns(const char *escaped);
+
+#endif

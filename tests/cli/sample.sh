@@ -1,0 +1,3 @@
+. "$TOP/tests/cli/lib.sh"
+sample=$BIN/sample
+

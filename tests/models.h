@@ -1,0 +1,20 @@
+/* Small models with random weights and real shapes of blocks, made by the tests themselves. */
+#ifndef UNROLL_TESTS_MODELS_H
+#define UNROLL_TESTS_MODELS_H
+
+#include "base/base.h"
+
+struct model_plan {
+    const char *family; /* llama, qwen2, qwen3 */
+    uint32_t type;      /* of the matrices: enum tensor_type */
+    uint32_t dim, n_layers, n_heads, n_kv_heads, n_ffn, n_context, n_vocabulary;
+    uint64_t seed;
+    bool spm; /* an SPM vocabulary; otherwise byte-level BPE */
+    bool tied;
+};
+/* A plan with every size set. */
+struct model_plan model_plan(const char *family, uint32_t type);
+/* Writes the model as a GGUF file. */
+void model_make(const struct model_plan *plan, const char *path);
+
+#endif
