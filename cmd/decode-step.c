@@ -19,6 +19,7 @@ static const struct option_spec options[] = {
     ROW_CONTEXT(&engine_options.context, 0),
     ROW_THREADS(&engine_options.threads, 0),
     ROW_CACHE_TYPE(&engine_options.cache_type, 0),
+    ROW_REPACK(&engine_options.repack, 0),
     ROW_OUTPUT(&output_path),
     ROW_COMPRESS(&compress),
     ROW_FORCE(&force),

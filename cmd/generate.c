@@ -25,6 +25,7 @@ static const struct option_spec options[] = {
     ROW_BATCH(NULL, TO_PREFILL),
     ROW_THREADS(NULL, TO_MODEL),
     ROW_CACHE_TYPE(NULL, TO_MODEL),
+    ROW_REPACK(NULL, TO_MODEL),
     ROW_NO_CACHE(NULL, TO_DECODE),
     {0, "state", "FILE", OPTION_TEXT, &state, 0, 0, "go on from a saved state; the text is appended to it", 0},
     ROW_REUSE(NULL, TO_PREFILL),

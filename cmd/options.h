@@ -28,6 +28,8 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
     {'b', "batch-size", "N", OPTION_INTEGER, target, 1, 65536, "positions evaluated at once (default 512)", forward}
 #define ROW_CACHE_TYPE(target, forward) \
     {0, "cache-type", "f16|f32", OPTION_CHOICE, target, 0, 0, "element type of keys and values (default f16)", forward}
+#define ROW_REPACK(target, forward) \
+    {0, "repack", "auto|never|only", OPTION_CHOICE, target, 0, 0, "a faster layout of the weights, kept in a file", forward}
 #define ROW_REUSE(target, forward) \
     {0, "reuse", "STATE", OPTION_TEXT, target, 0, 0, "take the longest common prefix with the prompt from this state", forward}
 #define ROW_SAVE(target, forward) \

@@ -115,12 +115,15 @@ static void *copy(void *argument)
     return NULL;
 }
 
-/* The rest of the stream goes on even when the reader has given up. */
+/* The rest of the stream goes on even when the reader has given up; not when the copier itself has. */
 static void finish_copy(void *context, const char *message)
 {
+    struct copier *c = context;
     (void)message;
+    if (pthread_equal(pthread_self(), c->thread))
+        return;
     shutdown(0, SHUT_RD);
-    pthread_join(((struct copier *)context)->thread, NULL);
+    pthread_join(c->thread, NULL);
 }
 
 static void start_copy(struct copier *c, char **operands, int n)

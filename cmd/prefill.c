@@ -16,6 +16,7 @@ static const struct option_spec options[] = {
     ROW_BATCH(&engine_options.batch, 0),
     ROW_THREADS(&engine_options.threads, 0),
     ROW_CACHE_TYPE(&engine_options.cache_type, 0),
+    ROW_REPACK(&engine_options.repack, 0),
     {0, "logits", "last|all", OPTION_CHOICE, &logits_choice, 0, 0,
      "logits of the last position, or of every position evaluated", 0},
     ROW_REUSE(&reuse_path, 0),

@@ -12,6 +12,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
 cd "$folder"
+folder=$(pwd -P)
 seeds='1 2 3 4 5'
 
 # A prompt of some length, so that the cache has whole pages: a story that the model makes up, and a beginning.
@@ -32,7 +33,7 @@ done
 measure() {
     for maps in /proc/[0-9]*/smaps; do
         awk -v state="$folder/state" '
-            / .*-?[rwx]/ && /^[0-9a-f]+-[0-9a-f]+ / { mine = $NF == state }
+            /^[0-9a-f]+-[0-9a-f]+ / { mine = $NF == state }
             mine && $1 == "Rss:" { rss += $2 }
             mine && $1 == "Pss:" { pss += $2 }
             END { if (rss) { split(FILENAME, part, "/"); print part[3], rss, pss } }' "$maps" 2>/dev/null || :
@@ -58,3 +59,7 @@ awk '{ printf "%-9s %28d %12d\n", $1, $2, $3; rss += $2; pss += $3 }
 for seed in $seeds; do
     printf '\nseed %s:%s\n' "$seed" "$(cat "text$seed")"
 done
+if [ "$(wc -l <memory)" -ne 5 ]; then
+    echo "fork.sh: five processes were to have the state mapped, found $(wc -l <memory)" >&2
+    exit 1
+fi

@@ -11,7 +11,28 @@
 struct model_plan model_plan(const char *family, uint32_t type)
 {
     return (struct model_plan){.family = family, .type = type, .dim = 256, .n_layers = 2, .n_heads = 8, .n_kv_heads = 2,
-                               .n_ffn = 512, .n_context = 512, .n_vocabulary = 320, .seed = 7};
+                               .n_ffn = 512, .n_context = 512, .n_vocabulary = 320, .seed = 7, .rope_base = 1e4f};
+}
+
+bool model_plan_shape(struct model_plan *p, const char *name)
+{
+    static const struct {
+        const char *name;
+        struct model_plan plan;
+    } shapes[] = {
+        {"tinyllama-1.1b", {.family = "llama", .dim = 2048, .n_layers = 22, .n_heads = 32, .n_kv_heads = 4, .n_ffn = 5632, .n_context = 2048, .n_vocabulary = 32000, .spm = true, .rope_base = 1e4f}},
+        {"llama-3.2-1b", {.family = "llama", .dim = 2048, .n_layers = 16, .n_heads = 32, .n_kv_heads = 8, .n_ffn = 8192, .n_context = 8192, .n_vocabulary = 128256, .tied = true, .rope_base = 5e5f}},
+        {"qwen2.5-0.5b", {.family = "qwen2", .dim = 896, .n_layers = 24, .n_heads = 14, .n_kv_heads = 2, .n_ffn = 4864, .n_context = 32768, .n_vocabulary = 151936, .tied = true, .rope_base = 1e6f}},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (strcmp(name, shapes[i].name) == 0) {
+            uint32_t type = p->type;
+            *p = shapes[i].plan;
+            p->type = type;
+            p->seed = 7;
+            return true;
+        }
+    return false;
 }
 
 /* About normal: the sum of four uniforms. */
@@ -46,14 +67,32 @@ static size_t spell_byte(unsigned byte, char *text)
     return 2;
 }
 
-#define MOST 4096
 struct words {
-    char text[MOST][32];
-    struct gguf_string item[MOST];
-    float score[MOST];
-    int32_t kind[MOST];
+    char (*text)[32];
+    struct gguf_string *item;
+    float *score;
+    int32_t *kind;
     uint32_t n;
 };
+
+static struct words *words_new(uint32_t n)
+{
+    struct words *w = allocate(1, sizeof *w);
+    w->text = allocate(n, sizeof *w->text);
+    w->item = allocate(n, sizeof *w->item);
+    w->score = allocate(n, sizeof *w->score);
+    w->kind = allocate(n, sizeof *w->kind);
+    return w;
+}
+
+static void words_free(struct words *w)
+{
+    free(w->text);
+    free(w->item);
+    free(w->score);
+    free(w->kind);
+    free(w);
+}
 
 static void word(struct words *w, const char *text, size_t length, int32_t kind)
 {
@@ -66,7 +105,7 @@ static void word(struct words *w, const char *text, size_t length, int32_t kind)
 static void write_spm(struct gguf_writer *g, uint32_t n)
 {
     static const char *const pieces[] = {"\xe2\x96\x81", "e", "t", "a", "o", "n", "th", "\xe2\x96\x81th", "the", "\xe2\x96\x81the", "an", "on"};
-    struct words *w = allocate(1, sizeof *w);
+    struct words *w = words_new(n);
     word(w, "<unk>", 5, 2);
     word(w, "<s>", 3, 3);
     word(w, "</s>", 4, 3);
@@ -86,14 +125,14 @@ static void write_spm(struct gguf_writer *g, uint32_t n)
     gguf_write_array(g, "tokenizer.ggml.token_type", GGUF_I32, w->kind, n);
     gguf_write_u32(g, "tokenizer.ggml.bos_token_id", 1);
     gguf_write_u32(g, "tokenizer.ggml.eos_token_id", 2);
-    free(w);
+    words_free(w);
 }
 
 static void write_bpe(struct gguf_writer *g, uint32_t n)
 {
     static const char *const merges[] = {"t h", "th e", "\xc4\xa0 the", "a n", "o n"};
     static const char *const merged[] = {"th", "the", "\xc4\xa0the", "an", "on"};
-    struct words *w = allocate(1, sizeof *w);
+    struct words *w = words_new(n);
     struct gguf_string lines[5];
     for (unsigned b = 0; b < 256; b++) {
         char text[4];
@@ -115,7 +154,7 @@ static void write_bpe(struct gguf_writer *g, uint32_t n)
     gguf_write_strings(g, "tokenizer.ggml.merges", lines, 5);
     gguf_write_u32(g, "tokenizer.ggml.eos_token_id", 261);
     gguf_write_bool(g, "tokenizer.ggml.add_bos_token", false);
-    free(w);
+    words_free(w);
 }
 
 /* ---- tensors ------------------------------------------------------------------------------- */
@@ -131,10 +170,10 @@ static size_t plan_tensors(const struct model_plan *p, struct plan_tensor *t)
     size_t n = 0;
     uint64_t d = p->dim, head = d / p->n_heads, kv = p->n_kv_heads * head;
     float s = 1 / sqrtf((float)d);
-#define TENSOR(r, c, scale, ...)                                     \
+#define TENSOR(r, c, by, ...)                                     \
     do {                                                             \
         snprintf(t[n].name, sizeof t[n].name, __VA_ARGS__);          \
-        t[n].rows = r, t[n].cols = c, t[n++].scale = scale;          \
+        t[n].rows = r, t[n].cols = c, t[n++].scale = (float)(by);          \
     } while (0)
     TENSOR(p->n_vocabulary, d, p->tied ? s : 1, "token_embd.weight");
     for (uint32_t i = 0; i < p->n_layers; i++) {
@@ -199,6 +238,7 @@ void model_make(const struct model_plan *p, const char *path)
     gguf_write_u32(g, KEY("attention.head_count"), p->n_heads);
     gguf_write_u32(g, KEY("attention.head_count_kv"), p->n_kv_heads);
     gguf_write_f32(g, KEY("attention.layer_norm_rms_epsilon"), 1e-5f);
+    gguf_write_f32(g, KEY("rope.freq_base"), p->rope_base);
 #undef KEY
     (p->spm ? write_spm : write_bpe)(g, p->n_vocabulary);
     for (size_t i = 0; i < n; i++)

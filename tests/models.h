@@ -9,11 +9,14 @@ struct model_plan {
     uint32_t type;      /* of the matrices: enum tensor_type */
     uint32_t dim, n_layers, n_heads, n_kv_heads, n_ffn, n_context, n_vocabulary;
     uint64_t seed;
+    float rope_base;
     bool spm; /* an SPM vocabulary; otherwise byte-level BPE */
     bool tied;
 };
 /* A plan with every size set. */
 struct model_plan model_plan(const char *family, uint32_t type);
+/* The sizes of a model in use ("tinyllama-1.1b", ...), for timing; the type stays.  False: unknown. */
+bool model_plan_shape(struct model_plan *plan, const char *name);
 /* Writes the model as a GGUF file. */
 void model_make(const struct model_plan *plan, const char *path);
 

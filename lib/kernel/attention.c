@@ -170,7 +170,7 @@ static void attend_span(const struct job *job, const struct task *task, uint32_t
         .value_dim = a->value_dim,
         .scale = a->scale,
         .softcap = a->softcap,
-        .value_step = widen ? 0 : (values * element + a->key_dim - 1) / a->key_dim,
+        .value_bytes = widen ? 0 : values * element,
         .from = s->from,
         .to = s->to,
         .scores = s->scores,
@@ -179,7 +179,7 @@ static void attend_span(const struct job *job, const struct task *task, uint32_t
     for (uint32_t number = first; number < end; number++) {
         page.keys = rows->pages[number] + key_offset;
         page.values = rows->pages[number] + value_offset;
-        page.key_step = number + 1 < end && !widen ? a->key_dim * element : 0;
+        page.key_bytes = number + 1 < end && !widen ? keys * element : 0;
         page.next_keys = number + 1 < end ? rows->pages[number + 1] + key_offset : NULL;
         if (widen) {
             job->ops->widen_f16(s->keys, page.keys, keys);

@@ -18,9 +18,8 @@ struct attend_page {
     bool first;           /* the rows have no state yet: it begins with this page */
     uint32_t key_dim, value_dim;
     float scale, softcap;
-    const void *next_keys; /* what will be read after this page; only asked for ahead: */
-    size_t key_step;       /* so many bytes of next_keys with each value, 0: none */
-    size_t value_step;     /* so many bytes of values with each element of the queries, 0: none */
+    const void *next_keys; /* those of the page to come */
+    size_t key_bytes, value_bytes; /* to ask for ahead, of next_keys and values; 0: nothing */
     uint32_t n_rows;
     const uint32_t *from, *to; /* (n_rows): visible keys of the page, at least one */
     const float *q;       /* (n_rows, key_dim); readable for ATTEND_SLACK rows more */

@@ -51,4 +51,7 @@ double *rope_frequencies(const struct hyperparameters *hyper, const float *facto
 void rope_angles(const struct hyperparameters *hyper, const double *frequency, uint32_t position,
                  float *cosine, float *sine);
 
+/* Puts the kept layout in the place of the file's, as `repack` says.  Fails only for MODEL_REPACK_ONLY. */
+bool layout_apply(struct model *model, const struct gguf *gguf, enum model_repack repack, struct error *error);
+
 #endif

@@ -315,6 +315,10 @@ struct model *model_open(const struct gguf *gguf, const struct model_options *op
     m->fingerprint = fingerprint(&m->hyper, m->rope_frequency, gguf);
     m->threads = threads_start(options->n_threads);
     m->activations = activations_new();
+    if (!layout_apply(m, gguf, options->repack, error)) {
+        model_close(m);
+        return NULL;
+    }
     return m;
 }
 
@@ -359,4 +363,9 @@ const struct kernel *model_kernel(const struct model *m)
 uint32_t model_fingerprint(const struct model *m)
 {
     return m->fingerprint;
+}
+
+bool model_repacked(const struct model *m)
+{
+    return m->output.interleaved || m->layers[0].query.interleaved;
 }

@@ -29,10 +29,18 @@ struct hyperparameters {
     bool qk_norm;             /* queries and keys are normalised per head (qwen3) */
 };
 
+/* Whether a layout of the weights that the kernels like better is kept in a file (layout.c). */
+enum model_repack {
+    MODEL_REPACK_AUTO,  /* used where it is there, made where it pays */
+    MODEL_REPACK_NEVER, /* the file's own layout */
+    MODEL_REPACK_ONLY,  /* an error where it cannot be had */
+};
+
 struct model_options {
     uint32_t n_context;       /* 0: the model's own */
     enum tensor_type element; /* of the cache: TENSOR_F16 or TENSOR_F32 */
     int n_threads;
+    enum model_repack repack;
 };
 
 struct model;
@@ -45,6 +53,8 @@ const struct hyperparameters *model_hyperparameters(const struct model *model);
 const struct kernel *model_kernel(const struct model *model);
 /* CRC-32 over hyperparameters, names, types and shapes of all tensors, and samples of their bytes. */
 uint32_t model_fingerprint(const struct model *model);
+/* Whether the kept layout is in use. */
+bool model_repacked(const struct model *model);
 
 /* One token to be evaluated.  Rows of one sequence stand together, in the order of their positions,
  * beginning at its n_positions. */

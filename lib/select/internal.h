@@ -7,5 +7,7 @@
 /* weights[i] = exact_exp((float)((logits[i] - greatest) / temperature)), the difference and the quotient in
  * f64; no logit exceeds `greatest`, and none is NaN. */
 void select_weights(const float *logits, size_t n, float greatest, double temperature, float *weights);
+/* The same without instructions that this machine may lack. */
+void select_weights_plain(const float *logits, size_t n, float greatest, double temperature, float *weights);
 
 #endif

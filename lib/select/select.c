@@ -249,13 +249,28 @@ static void apply_top_k(struct selector *s)
         keep_greatest(s, BY_COUNT, (double)s->options.top_k);
 }
 
+/* Takes out what is lighter. */
+static void keep_heavy(struct selector *s, double weight)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < s->n; i++)
+        if ((double)s->weight[i] >= weight)
+            move(s, kept++, i);
+    s->n = kept;
+}
+
+/* All candidates that are lighter than (1 - p) / 2n of the total weigh less than (1 - p) / 2 together: p is
+ * reached without them.  Taking them out first leaves few to select from. */
 static void apply_top_p(struct selector *s)
 {
-    if (s->options.top_p >= 1)
+    double p = s->options.top_p;
+    if (p >= 1)
         return;
     need_weights(s);
-    double target = s->options.top_p * total_weight(s);
-    keep_greatest(s, BY_WEIGHT, target > 0 ? target : 0x1p-1000); /* always at least one */
+    double total = total_weight(s);
+    if (p < 1 - 1e-6) /* far more than what rounding does to the sums */
+        keep_heavy(s, (1 - p) / 2 / (double)s->n * total);
+    keep_greatest(s, BY_WEIGHT, p > 0 ? p * total : 0x1p-1000); /* always at least one */
 }
 
 static void apply_min_p(struct selector *s)
@@ -266,11 +281,7 @@ static void apply_min_p(struct selector *s)
     float greatest = 0;
     for (size_t i = 0; i < s->n; i++)
         greatest = s->weight[i] > greatest ? s->weight[i] : greatest;
-    size_t kept = 0;
-    for (size_t i = 0; i < s->n; i++)
-        if ((double)s->weight[i] >= s->options.min_p * (double)greatest)
-            move(s, kept++, i);
-    s->n = kept;
+    keep_heavy(s, s->options.min_p * (double)greatest);
 }
 
 static void (*const chain[])(struct selector *) = {apply_temperature, apply_top_k, apply_top_p, apply_min_p};

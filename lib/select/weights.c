@@ -60,6 +60,11 @@ __attribute__((always_inline)) static inline void weights_of(const float *restri
         weights[i] = exponential((float)(((double)logits[i] - greatest) / temperature));
 }
 
+void select_weights_plain(const float *logits, size_t n, float greatest, double temperature, float *weights)
+{
+    weights_of(logits, n, (double)greatest, temperature, weights);
+}
+
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) static void weights_avx2(const float *logits, size_t n, double greatest,
                                                              double temperature, float *weights)
@@ -76,5 +81,5 @@ void select_weights(const float *logits, size_t n, float greatest, double temper
         return;
     }
 #endif
-    weights_of(logits, n, (double)greatest, temperature, weights);
+    select_weights_plain(logits, n, greatest, temperature, weights);
 }

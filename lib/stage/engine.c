@@ -56,6 +56,7 @@ void engine_open(struct engine *engine, const struct engine_options *options)
         .n_context = (uint32_t)options->context,
         .element = options->cache_type == 1 ? TENSOR_F32 : TENSOR_F16,
         .n_threads = options->threads ? (int)options->threads : threads_available(),
+        .repack = (enum model_repack)options->repack,
     };
     engine->model = model_open(engine->gguf, &model_options, &error);
     if (!engine->model || !vocab_facts(&vocab, engine->gguf, &error)) {
@@ -65,8 +66,8 @@ void engine_open(struct engine *engine, const struct engine_options *options)
     fill_facts(&engine->facts, engine->model, &vocab);
     vocab_facts_free(&vocab);
     if (engine->verbose)
-        warn("model '%s' (%s), kernel %s, %d threads, opened in %.1f ms", engine->facts.name, path,
-             kernel_name(model_kernel(engine->model)), model_options.n_threads, 1e3 * (seconds_now() - begin));
+        warn("model '%s' (%s), kernel %s, %s layout, %d threads, opened in %.1f ms", engine->facts.name, path,
+             kernel_name(model_kernel(engine->model)), model_repacked(engine->model) ? "interleaved" : "plain", model_options.n_threads, 1e3 * (seconds_now() - begin));
 }
 
 void engine_close(struct engine *engine)

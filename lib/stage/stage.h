@@ -20,6 +20,7 @@ struct engine_options {
     const char *model;
     int64_t threads, context, batch;
     int cache_type; /* index into "f16|f32" */
+    int repack;     /* index into "auto|never|only" */
     bool verbose;
 };
 struct engine {

@@ -95,10 +95,10 @@ expect_same() {
 stream() {
     file=$1
     shift
-    python3 "$TOP/tests/cli/stream.py" "$@" >"$file" || fail "stream.py failed"
+    python3 -S "$TOP/tests/cli/stream.py" "$@" >"$file" || fail "stream.py failed"
 }
 shown() {
-    python3 "$TOP/tests/cli/stream.py" --show "$1"
+    python3 -S "$TOP/tests/cli/stream.py" --show "$1"
 }
 
 # A terminal on standard output: on_terminal COMMAND.
@@ -149,7 +149,7 @@ check_input() {
         expect_error "^$1: standard input: record [0-9]+ .*cut off"
     done
     begin "$1: a flipped bit in a header and in padding"
-    python3 -c 'import sys; d = bytearray(open(sys.argv[1], "rb").read()); d[9] ^= 1
+    python3 -S -c 'import sys; d = bytearray(open(sys.argv[1], "rb").read()); d[9] ^= 1
 open("flipped", "wb").write(d)' "$2"
     expect_status 1 "$BIN/$1" flipped
     expect_error "header is damaged"

@@ -87,7 +87,7 @@ check_command() {
     vary=$([ -f "$1.vary" ] && echo yes)
     normal "$1.want" "$vary" >want
     normal "$1.got" "$vary" >got
-    cmp -s want got || fail "printed '$(brief got)', the page has '$(brief want)'"
+    cmp -s want got || fail "printed '$(brief got)', the page has '$(brief want)' (UPDATE=yes writes it anew)"
 }
 
 # All commands of a page in one shell, in a folder of their own.

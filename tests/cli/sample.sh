@@ -1,3 +1,317 @@
+# sample: selection, seeds, stopping, and what it makes of bad streams.
 . "$TOP/tests/cli/lib.sh"
-sample=$BIN/sample
+prose=$BIN/unroll-small.gguf
 
+check_help sample
+stream good 'model(n_context=8, eog=[4])' 'tokens([1, 2])' 'logits({3: 1.5}, position=1)'
+check_input sample good
+check_output sample good
+
+# expect_records 'line|line': what sample wrote, one record in a line.
+expect_records() {
+    shown out | tr '\n' '|' >got
+    printf '%s' "$1|" >want
+    cmp -s want got || fail "wrote '$(cat got)', expected '$(cat want)'"
+}
+
+begin "the most probable token, in one record"
+expect_status 0 sample good
+expect_records 'TOKENS GENERATED sequence=0 position=2 ids=3'
+expect_no_error
+begin "from standard input, a pipe, and -o FILE"
+expect_status_from good 0 sample
+expect_records 'TOKENS GENERATED sequence=0 position=2 ids=3'
+expect_status 0 sh -c 'cat good | sample -'
+expect_records 'TOKENS GENERATED sequence=0 position=2 ids=3'
+expect_status 0 sample -o chosen good
+cp chosen out
+expect_records 'TOKENS GENERATED sequence=0 position=2 ids=3'
+begin "a failure leaves the old -o FILE"
+stream bad 'logits([1, float("nan")])'
+cp chosen before
+expect_status 1 sample -o chosen bad
+expect_same chosen before
+begin "a bare LOGITS record is enough"
+stream bare 'logits({3: 1.5, 5: 1.5}, position=7, binding=12)'
+expect_status 0 sample bare
+expect_records 'TOKENS GENERATED sequence=0 position=8 ids=3'
+begin "the answer to OPEN logits is OPEN"
+stream open 'logits({3: 1}, flags=OPEN)' 'end("dropped")'
+expect_status 0 sample open
+expect_records 'TOKENS OPEN GENERATED sequence=0 position=1 ids=3'
+begin "input that ends while a sequence is open was cut off, and that is passed on"
+stream cut 'logits({3: 1}, flags=OPEN)'
+expect_status 1 sample cut
+expect_error '^sample: cut: cut off: the input ended while sequence 0 was open'
+expect_records 'TOKENS OPEN GENERATED sequence=0 position=1 ids=3|END sequence=0 position=append error cut: cut off: the input ended while sequence 0 was open (the stage before failed, or its file is incomplete)'
+begin "padding of the vocabulary is never selected"
+stream padded 'model(n_vocabulary=6)' 'logits({3: 1, 6: 5, 9: 7})'
+expect_status 0 sample padded
+expect_records 'TOKENS GENERATED sequence=0 position=1 ids=3'
+begin "of a state with logits of all positions only the last are answered"
+stream all 'model()' 'cache(2)' 'tokens([1, 2], flags=OPEN)' 'logits({3: 1}, position=0, flags=OPEN)' \
+    'logits({4: 1}, position=1)'
+expect_status 0 sample all
+expect_records 'TOKENS GENERATED sequence=0 position=2 ids=4'
+stream pages 'model()' 'cache(2, flags=OPEN)' 'tokens([1, 2], flags=OPEN)' 'logits({3: 1}, position=0, flags=OPEN)' \
+    'logits({4: 1}, position=1, flags=OPEN)' 'cache(1, position=2, flags=OPEN)' 'tokens([7], position=2, flags=OPEN)' 'logits({5: 1}, position=2)'
+expect_status 0 sample pages
+expect_records 'TOKENS GENERATED sequence=0 position=3 ids=5'
+begin "sequences are answered each for itself"
+stream two 'model(eog=[4])' 'tokens([1], sequence=8)' 'tokens([1, 1], sequence=9)' 'logits({4: 1}, sequence=8)' \
+    'logits({5: 1}, position=1, sequence=9)'
+expect_status 0 sample two
+expect_records 'TOKENS OPEN GENERATED sequence=8 position=1 ids=4|END sequence=8 position=2 eos token=4|TOKENS GENERATED sequence=9 position=2 ids=5'
+
+begin "EOS ends, after its token"
+stream eos 'model(eog=[2, 4])' 'tokens([1])' 'logits({4: 1}, flags=OPEN)' 'end("eos", position=2)'
+expect_status 0 sample -v eos
+expect_records 'TOKENS OPEN GENERATED sequence=0 position=1 ids=4|END sequence=0 position=2 eos token=4'
+grep -q 'sample: sequence 0: end (eos) at position 2, after 1 tokens' err || fail "said $(brief err)"
+begin "--ignore-eos: no token of the set is selected"
+expect_status 0 sample --ignore-eos eos
+expect_records 'TOKENS OPEN GENERATED sequence=0 position=1 ids=0'
+begin "-n ends after as many tokens, -n 0 before any"
+stream three 'logits({4: 1}, flags=OPEN)' 'logits({5: 1}, position=1, flags=OPEN)' 'logits({6: 1}, position=2, flags=OPEN)' 'end("length")'
+expect_status 0 sample -n 2 three
+expect_records 'TOKENS OPEN GENERATED sequence=0 position=1 ids=4|TOKENS OPEN GENERATED sequence=0 position=2 ids=5|END sequence=0 position=3 length'
+expect_status 0 sample -n 0 three
+expect_records 'END sequence=0 position=1 length'
+begin "EOS as the last of -n tokens ends as EOS"
+expect_status 0 sample -n 1 eos
+expect_records 'TOKENS OPEN GENERATED sequence=0 position=1 ids=4|END sequence=0 position=2 eos token=4'
+begin "a full context ends exactly where the next position does not exist"
+stream full 'model(n_context=3)' 'tokens([1, 1])' 'logits({4: 1}, position=1, flags=OPEN)' 'tokens([4], position=2, flags=GENERATED)' \
+    'logits({5: 1}, position=2, flags=OPEN)' 'end("context")'
+expect_status 0 sample full
+expect_records 'TOKENS OPEN GENERATED sequence=0 position=2 ids=4|END sequence=0 position=3 context'
+begin "after END of a sequence its logits are not answered"
+stream later 'model(eog=[4])' 'logits({4: 1})' 'logits({5: 1}, position=1)' 'logits({5: 1}, sequence=1)'
+expect_status 0 sample later
+expect_records 'TOKENS OPEN GENERATED sequence=0 position=1 ids=4|END sequence=0 position=2 eos token=4|TOKENS GENERATED sequence=1 position=1 ids=5'
+begin "when all ENDs have come back the output is closed and the input read to its end"
+mkfifo slow
+stream first 'model(eog=[4])' 'tokens([1], flags=OPEN)' 'logits({4: 1}, flags=OPEN)' 'end("eos", position=2)'
+mkfifo answers
+rm -f status
+{ cat first; cat slow; } | { (exec sample >answers); echo $? >status; } &
+{ cat answers >out; echo yes >closed; } &
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    [ -s closed ] || sleep 0.2
+done
+[ -s closed ] || fail "the output is still open"
+[ ! -s status ] || fail "sample did not wait for the end of its input"
+stream rest 'tokens([4], position=1, flags=GENERATED)'
+cat rest >slow
+wait
+rm answers
+[ "$(cat status)" = 0 ] || fail "status $(cat status)"
+begin "a sequence that begins when all have ended is refused"
+stream again 'model(eog=[4])' 'logits({4: 1}, flags=OPEN)' 'end("eos")' 'logits({5: 1}, sequence=1)'
+expect_status 1 sample again
+expect_error 'again: record 4 \(LOGITS\): sequence 1 begins after all others have ended'
+
+begin "NaN, +infinity, and nothing but -infinity are errors with the position"
+for value in 'nan NaN' 'inf [+]infinity'; do
+    stream bad "logits([1, 2, float('${value% *}')], position=41)"
+    for t in 0 1; do
+        expect_status 1 sample --temp $t bad
+        expect_error "^sample: bad: record 1 \(LOGITS\): the logit of token 2 for position 42 is ${value#* }"
+    done
+done
+stream bad 'logits([float("-inf")] * 3, position=41)'
+expect_status 1 sample bad
+expect_error 'no token can be selected for position 42'
+
+# draws OPTION...: the ids of 2000 draws from probabilities 1/2, 1/4, 1/8, 1/16, 1/16, counted: "id:times".
+begin "the filters and the draw"
+python3 -S - >many <<'END' || fail "cannot make the stream"
+import sys
+sys.path.insert(0, __import__("os").environ["TOP"] + "/tests/cli")
+sys.dont_write_bytecode = True
+from math import log
+from stream import *
+for position in range(2000):
+    sys.stdout.buffer.write(logits([log(p) for p in (1/16, 1/2, 1/4, 1/8, 1/16)], position=position))
+END
+draws() {
+    sample "$@" many >out 2>err || fail "sample $*: $(brief err)"
+    shown out | sed 's/.*ids=//' | sort -n | uniq -c | awk '{ printf "%s:%s ", $2, $1 }'
+}
+near() { # near 'id:times ...' 'id:expected ...': the same ids, times within 5 standard deviations
+    python3 -S - "$1" "$2" <<'END' || fail "drew $1, expected about $2"
+import sys
+a, b = (dict(map(int, x.split(":")) for x in s.split()) for s in sys.argv[1:])
+sys.exit(a.keys() != b.keys() or any(abs(a[i] - b[i]) > 5 * (b[i] * (1 - b[i] / 2000)) ** .5 for i in a))
+END
+}
+near "$(draws --temp 1)" '0:125 1:1000 2:500 3:250 4:125'
+near "$(draws --temp 1 --top-k 0)" '0:125 1:1000 2:500 3:250 4:125'
+near "$(draws --temp 1 --top-k 5)" '0:125 1:1000 2:500 3:250 4:125'
+near "$(draws --temp 1 --top-k 2)" '1:1333 2:667'
+near "$(draws --temp 1 --top-k 4)" '0:133 1:1067 2:533 3:267'
+near "$(draws --temp 1 --top-p 0.74)" '1:1333 2:667'
+near "$(draws --temp 1 --top-p 0.76)" '1:1143 2:571 3:286'
+near "$(draws --temp 1 --top-p 0)" '1:2000'
+near "$(draws --temp 1 --min-p 0.24)" '1:1143 2:571 3:286'
+near "$(draws --temp 1 --min-p 1)" '1:2000'
+near "$(draws --temp 0.5)" '0:23 1:1463 2:366 3:91 4:23' # squares, over 22/64... renormalised
+near "$(draws --temp 0)" '1:2000'
+near "$(draws)" '1:2000'
+begin "one seed, one text; another seed, another text; in one process or in many"
+draws --temp 1 -s 7 >/dev/null
+cp out a
+draws --temp 1 --seed 7 >/dev/null
+expect_same out a
+draws --temp 1 -s 8 >/dev/null
+cmp -s out a && fail "seeds 7 and 8 draw the same"
+stream one 'logits([0] * 50, position=20, sequence=3)'
+stream both 'logits([0] * 50, position=20, sequence=4)' 'logits([0] * 50, position=20, sequence=3)'
+sample --temp 1 one | shown /dev/stdin >a
+sample --temp 1 both | shown /dev/stdin | grep sequence=3 >b
+expect_same a b
+begin "the draws are those of the definition"
+python3 -S - >want <<'END'
+# Philox 4x32-10, key: seed; counter: position, draw stream, 0, 0
+def philox(key, counter):
+    k, c = list(key), list(counter)
+    for _ in range(10):
+        a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [b >> 32 ^ c[1] ^ k[0], b & 0xFFFFFFFF, a >> 32 ^ c[3] ^ k[1], a & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) % 2**32, (k[1] + 0xBB67AE85) % 2**32]
+    return c
+seed = 0x123456789ABCDEF0
+for position in range(1, 11):
+    w = philox((seed % 2**32, seed >> 32), (position, 0, 0, 0))
+    print(int((w[1] << 32 | w[0]) / 2**64 * 1000))
+END
+stream uniform 'b"".join(logits([0] * 1000, position=p) for p in range(10))'
+sample --temp 1 -s 0x123456789abcdef0 uniform | shown /dev/stdin | sed 's/.*ids=//' >got
+expect_same want got
+begin "FORK gives another draw stream"
+stream fork 'tokens([1])' 'fork(0, 1, stream=5, sequence=1)' 'logits([0] * 1000)' 'logits([0] * 1000, sequence=1)'
+sample --temp 1 fork >out
+[ "$(shown out | sed 's/.*ids=//' | sort -u | wc -l)" = 2 ] || fail "drew $(shown out)"
+begin "--seed random draws anew and tells the seed"
+expect_status 0 sample --temp 1 --seed random uniform
+expect_error '^sample: seed [0-9]+$'
+seed=$(sed 's/.*seed //' err)
+cp out a
+expect_status 0 sample --temp 1 --seed "$seed" uniform
+expect_no_error
+expect_same out a
+begin "-v tells seed and chain, and changes nothing else"
+expect_status 0 sample -v --temp 0.8 --top-k 40 --top-p 0.95 --min-p 0.05 -s "$seed" uniform
+cp out b
+grep -q "^sample: seed $seed, temperature 0.8, top-k 40, top-p 0.95, min-p 0.05$" err || fail "said $(brief err)"
+expect_status 0 sample --temp 0.8 --top-k 40 --top-p 0.95 --min-p 0.05 -s "$seed" uniform
+expect_same out b
+
+# ---- stop strings, with the texts of the small model ----
+
+# ids TEXT: as a Python list.
+ids() {
+    printf '[%s]\n' "$(tokenize --append --ids -- "$1" | cut -f1 | paste -sd, -)"
+}
+# told TEXT [OPTION...]: the text that detok shows of what sample says about logits that want the tokens of
+# TEXT one after another, each passed back as in the loop.
+told() {
+    wanted=$1
+    shift
+    python3 -S - "$(ids "$wanted")" >asked <<'END'
+import os, sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.environ["TOP"] + "/tests/cli")
+from stream import *
+ids = eval(sys.argv[1])
+out = [model(n_logits=2048, n_vocabulary=2048, eog=[2047], vocabulary=0), tokens([1, 2], flags=OPEN)]
+for i, token in enumerate(ids):
+    out += [logits({token: 9}, n=2048, position=1 + i, flags=OPEN), tokens([token], position=2 + i, flags=GENERATED | OPEN)]
+sys.stdout.buffer.write(b"".join(out) + end("length"))
+END
+    sample -n "$(ids "$wanted" | tr ',' '\n' | wc -l)" "$@" asked >answers 2>err || fail "sample $*: $(brief err)"
+    detok answers
+}
+ends() { # ends REASON TRIM
+    shown answers | grep END | grep -q " $1$2" || fail "found $(shown answers | grep END)"
+}
+begin "--stop: text before the match is shown, text of the match is not"
+[ "$(told 'One two three four five' --stop ' three')" = 'One two' ] || fail "found '$(cat out)'"
+told 'One two three four five' --stop ' three' >out
+expect_bytes 'One two'
+ends stop ''
+begin "--stop: a string over several tokens, beginning and ending inside of them"
+for text in 'two three four' 'o three fo' 'ne two three four fiv' 'O'; do
+    told 'One two three four five' --stop "$text" >out
+    printf '%s' 'One two three four five' | awk -v t="$text" '{ printf "%s", substr($0, 1, index($0, t) - 1) }' >want
+    cmp -s want out || fail "--stop '$text': found '$(brief out)', expected '$(brief want)'"
+    ends stop ' trim='
+done
+begin "--stop: only a beginning appears, then something else"
+told 'One two three four five' --stop 'two three five' --stop 'One three' >out
+expect_bytes 'One two three four five'
+shown answers | grep -q HELD || fail "nothing was held"
+begin "--stop: a beginning at the very end is shown"
+told 'One two three' --stop 'three four' >out
+expect_bytes 'One two three'
+ends length ''
+begin "--stop: a beginning before EOS is shown"
+three=$(ids ' three')
+stream asked "model(n_logits=2048, n_vocabulary=2048, eog=[2047])" 'tokens([1])' "logits({$three[0]: 1}, n=2048)" \
+    "tokens($three, position=1, flags=GENERATED)" "logits({2047: 1}, n=2048, position=1)"
+sample --stop ' three four' asked >answers
+[ "$(shown answers | grep -c HELD)" = 2 ] || fail "found $(shown answers)"
+detok answers >out
+expect_bytes ' three'
+ends eos ''
+begin "--stop: of two that overlap the one that ends first counts"
+told 'One two three four five' --stop 'two three four' --stop 'wo thr' >out
+expect_bytes 'One t'
+begin "--stop: of two that end at one byte the longer counts"
+told 'One two three four five' --stop ' three' --stop 'two three' >out
+expect_bytes 'One '
+begin "--stop by hand, a process for each token, as in the loop"
+if [ -x "$BIN/decode-step" ]; then
+    tokenize 'The capital of France is' | prefill >state
+    generate -n 8 'The capital of France is' >free
+    stop=$(tail -c 4 free)
+    : >answers
+    for i in 1 2 3 4 5 6 7 8; do
+        sample --stop "$stop" state >token || fail "sample"
+        cat token >>answers
+        shown token | grep END >ended && break
+        decode-step state token >next && mv next state
+    done
+    detok answers >out
+    generate -n 8 --stop "$stop" 'The capital of France is' >looped
+    expect_same out looped
+    cmp -s looped free && fail "nothing was cut"
+fi
+begin "--stop needs the vocabulary of the stream"
+stream foreign 'logits({3: 1}, binding=5)'
+expect_status 1 sample --stop x foreign
+expect_error "^sample: foreign: record 1 \(LOGITS\): made with vocabulary 00000005, but that of '.*' is [0-9a-f]{8}"
+expect_status 0 sample foreign
+begin "-m names the vocabulary for --stop"
+expect_status 1 sample --stop x -m "$prose" foreign
+expect_error "that of '$prose' is"
+expect_status 3 sample --stop x -m nothing.gguf foreign
+expect_error 'nothing.gguf: cannot open'
+begin "wrong options"
+expect_status 2 sample --stop '' good
+expect_error '^sample: --stop: expected a text, found an empty one'
+expect_status 2 sample --temp -1 good
+expect_error '^sample: --temp: expected a number from 0 to'
+expect_status 2 sample --top-p 1.1 good
+expect_error '^sample: --top-p: expected a number from 0 to 1'
+expect_status 2 sample -n x good
+expect_error '^sample: --predict: expected a whole number'
+expect_status 2 sample --seed -1 good
+expect_error '^sample: --seed: expected a number'
+begin "records are not written to a terminal, unless --force says so"
+expect_status 2 on_terminal "'$BIN/sample' good"
+expect_match 'is a terminal and the output is binary'
+expect_status 0 on_terminal "'$BIN/sample' --force good"
+expect_match 'UNR1'
+
+finish

@@ -79,8 +79,8 @@ for cut in sorted(random.sample(range(len(state)), 90)) + [0, 1, 63, 64, 65, len
 EOF
 
 begin "a state of another model, quantisation or cache type is refused, both sides named"
-"$MAKE" llama F32 512 320 one.gguf
-"$MAKE" llama F16 512 320 two.gguf
+"$MAKE" one.gguf
+"$MAKE" --type F16 two.gguf
 tokenize -m one.gguf abc | prefill -m one.gguf >other
 expect_status 1 decode-step other
 expect_error 'other: record 1 \(MODEL\): .* is .* \(random\), expected .*\(unroll'

@@ -1,26 +1,47 @@
-/* make-model [FAMILY [TYPE [CONTEXT [VOCABULARY [spm]]]]] FILE: a small model with random weights, for the tests. */
+/* make-model: a GGUF file with random weights, small for the tests or of a real model's shape for timing. */
 #include "../models.h"
 
 #include <string.h>
 
+static const char *shape;
+static const char *family = "llama", *type = "F32";
+static int64_t context = 512, vocabulary = 320, dim, seed = 7;
+static bool spm;
+
+static const struct option_spec options[] = {
+    {0, "family", "NAME", OPTION_TEXT, &family, 0, 0, "llama, qwen2, qwen3", 0},
+    {0, "type", "NAME", OPTION_TEXT, &type, 0, 0, "tensor type of the matrices (F32)", 0},
+    {0, "shape", "NAME", OPTION_TEXT, &shape, 0, 0, "sizes of tinyllama-1.1b, llama-3.2-1b, qwen2.5-0.5b", 0},
+    {0, "context", "N", OPTION_INTEGER, &context, 1, 1 << 24, "context (512)", 0},
+    {0, "vocabulary", "N", OPTION_INTEGER, &vocabulary, 280, 1 << 20, "tokens (320)", 0},
+    {0, "dim", "N", OPTION_INTEGER, &dim, 32, 1 << 14, "dimension (64; 256 for K-quants)", 0},
+    {0, "seed", "N", OPTION_INTEGER, &seed, 0, 1e9, "seed (7)", 0},
+    {0, "spm", NULL, OPTION_FLAG, &spm, 0, 0, "an SPM vocabulary in the place of BPE", 0},
+    {0},
+};
+static const struct program program = {"FILE", "Make a model with random weights.", options};
+
 int main(int argc, char **argv)
 {
     program_start(argv);
-    if (argc < 2)
-        die(STATUS_USAGE, "expected [FAMILY [TYPE [CONTEXT [VOCABULARY [spm]]]]] FILE");
-    struct model_plan plan = model_plan(argc > 2 ? argv[1] : "llama", TENSOR_F32);
-    int64_t number;
-    for (uint32_t type = 0; argc > 3 && type < 64; type++)
-        if (tensor_type_facts(type) && strcmp(tensor_type_facts(type)->name, argv[2]) == 0)
-            plan.type = type;
-    plan.dim = 64, plan.n_heads = 4, plan.n_ffn = 128;
-    if (plan.type >= TENSOR_Q2_K && plan.type <= TENSOR_Q6_K)
-        plan.dim = plan.n_ffn = 256;
-    if (argc > 4 && parse_integer(argv[3], 1, 1 << 24, &number))
-        plan.n_context = (uint32_t)number;
-    if (argc > 5 && parse_integer(argv[4], 280, 1 << 20, &number))
-        plan.n_vocabulary = (uint32_t)number;
-    plan.spm = argc > 6;
-    model_make(&plan, argv[argc - 1]);
+    int first = options_parse(&program, argc, argv, NULL, NULL);
+    if (argc - first != 1)
+        die(STATUS_USAGE, "expected one operand, the file to be made");
+    struct model_plan plan = model_plan(family, UINT32_MAX);
+    for (uint32_t t = 0; t < 64; t++)
+        if (tensor_type_facts(t) && strcmp(tensor_type_facts(t)->name, type) == 0)
+            plan.type = t;
+    if (plan.type == UINT32_MAX)
+        die(STATUS_USAGE, "--type: '%s' is unknown", type);
+    uint32_t block = tensor_type_facts(plan.type)->block_items;
+    plan.dim = plan.n_ffn = dim ? (uint32_t)dim : block > 64 ? block : 64;
+    plan.n_heads = 4;
+    plan.n_context = (uint32_t)context;
+    plan.n_vocabulary = (uint32_t)vocabulary;
+    plan.spm = spm;
+    plan.seed = (uint64_t)seed;
+    if (shape && !model_plan_shape(&plan, shape))
+        die(STATUS_USAGE, "--shape: '%s' is unknown", shape);
+    model_make(&plan, argv[first]);
     return program_end();
 }

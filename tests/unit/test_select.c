@@ -1,4 +1,5 @@
 /* lib/select against a selection that sorts everything, and stop strings against a search of the whole text. */
+#include "select/internal.h"
 #include "select/select.h"
 
 #include <check.h>
@@ -284,6 +285,31 @@ START_TEST(the_draw_is_a_function_of_seed_stream_and_position)
 }
 END_TEST
 
+START_TEST(weights_are_exact_exponentials)
+{
+    enum { N = 100003 };
+    float *logits = allocate(N, sizeof *logits), *weights = allocate(N, sizeof *weights), *plain = allocate(N, sizeof *plain);
+    const float borders[] = {0, -104, -104.00001f, -103.99999f, -87.3f, -88.7f, -0x1p-140f, -3e38f, -INFINITY, -1e-10f};
+    for (int round = 0; round < 8; round++) {
+        double temperature = (const double[]){1, 1, 0.1, 7, 1e-300, 1e6, 3, 1}[round];
+        float greatest = round % 2 ? 10 : 0;
+        for (uint32_t i = 0; i < N; i++)
+            logits[i] = i < 10 ? borders[i] : random_float(round < 4 ? -120 : -1, greatest);
+        select_weights(logits, N, greatest, temperature, weights);
+        select_weights_plain(logits, N, greatest, temperature, plain);
+        ck_assert_mem_eq(weights, plain, N * sizeof *weights);
+        for (uint32_t i = 0; i < N; i++) {
+            float expected = exact_exp((float)(((double)logits[i] - (double)greatest) / temperature));
+            ck_assert_msg(memcmp(&expected, &weights[i], sizeof expected) == 0, "%a at %g: %a, expected %a", (double)logits[i],
+                          temperature, (double)weights[i], (double)expected);
+        }
+    }
+    free(logits);
+    free(weights);
+    free(plain);
+}
+END_TEST
+
 START_TEST(the_greatest_few_come_in_order)
 {
     const float logits[7] = {1, 5, -INFINITY, 5, 0, 2, -1};
@@ -430,6 +456,7 @@ int main(void)
     tcase_add_test(tests, filters_keep_what_they_should);
     tcase_add_test(tests, extreme_temperatures_do_no_harm);
     tcase_add_test(tests, the_draw_is_a_function_of_seed_stream_and_position);
+    tcase_add_test(tests, weights_are_exact_exponentials);
     tcase_add_test(tests, the_greatest_few_come_in_order);
     tcase_add_test(tests, the_chain_is_described);
     tcase_add_test(tests, stop_strings_are_found);

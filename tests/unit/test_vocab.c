@@ -471,9 +471,9 @@ static void random_word(char *word, size_t least, size_t most)
  */
 static void compare_with_definition(int (*rank)(const uint8_t *, size_t, size_t))
 {
-    static uint8_t word[3000];
-    static size_t lengths[3000];
-    for (size_t length = 1; length < 3000; length += 1 + length / 8)
+    static uint8_t word[700];
+    static size_t lengths[700];
+    for (size_t length = 1; length < 700; length += 1 + length / 4)
         for (int repeat = 0; repeat < 4; repeat++) {
             size_t period = 1 + draw(4); /* long words repeat themselves, so that runs occur */
             for (size_t i = 0; i < length; i++)
@@ -503,10 +503,11 @@ START_TEST(bpe_equals_definition)
         start_bpe("gpt-2");
         for (int i = 0; i < 60; i++) {
             char merge[32], joined[32];
+            const char *left = random_merges[i][0], *right = random_merges[i][1];
             random_word(random_merges[i][0], 1, 4);
             random_word(random_merges[i][1], 1, 4);
-            snprintf(merge, sizeof merge, "%s %s", random_merges[i][0], random_merges[i][1]);
-            snprintf(joined, sizeof joined, "%s%s", random_merges[i][0], random_merges[i][1]);
+            snprintf(merge, sizeof merge, "%.9s %.9s", left, right);
+            snprintf(joined, sizeof joined, "%.9s%.9s", left, right);
             add_merge(merge);
             if (i % 4)
                 add(joined, TOKEN_NORMAL, 0);
@@ -603,15 +604,17 @@ static void check_linear(int kind)
     free(text);
 }
 
-static void add_doubled(const char *first)
+/* Tokens of 2, 4 ... 32 times a character, merged in that order. */
+static void add_doubled(const char *character)
 {
-    char text[128] = "", merge[256];
-    strcpy(text, first);
+    char half[256], whole[256], merge[256];
+    snprintf(half, sizeof half, "%s", character);
     for (int i = 0; i < 5; i++) {
-        snprintf(merge, sizeof merge, "%s %s", text, text);
+        snprintf(merge, sizeof merge, "%.100s %.100s", half, half);
+        snprintf(whole, sizeof whole, "%.100s%.100s", half, half);
         add_merge(merge);
-        memcpy(text + strlen(text), text, strlen(text) + 1);
-        add(text, TOKEN_NORMAL, (float)(i - 10));
+        add(whole, TOKEN_NORMAL, (float)(i - 10));
+        memcpy(half, whole, sizeof half);
     }
 }
 

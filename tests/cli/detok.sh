@@ -1,0 +1,228 @@
+# detok: text as it comes, what is held, trimmed or dropped, and several sequences.
+. "$TOP/tests/cli/lib.sh"
+stories=$UNROLL_TEST_DATA/stories/stories260K.gguf
+
+check_help detok
+tokenize 'The capital of France is Paris.' >good
+check_input detok good
+check_output detok good
+
+# ids TEXT: as a Python list.
+ids() {
+    printf '[%s]' "$(tokenize --append --ids -- "$1" | cut -f1 | paste -sd, -)"
+}
+one=$(ids 'One') two=$(ids ' two') three=$(ids ' three') four=$(ids ' four')
+
+begin "text, from files and from a pipe"
+expect_status 0 detok good
+expect_bytes 'The capital of France is Paris.'
+expect_status_from good 0 sh -c 'cat | detok'
+expect_bytes 'The capital of France is Paris.'
+tokenize --append ' It is' >more
+expect_status 0 detok good more
+expect_bytes 'The capital of France is Paris. It is'
+expect_status_from more 0 detok good -
+expect_bytes 'The capital of France is Paris. It is'
+begin "-o FILE"
+expect_status 0 detok -o text good
+cp text out
+expect_bytes 'The capital of France is Paris.'
+begin "a state is text too"
+stream state 'model(n_logits=2048, n_vocabulary=2048, vocabulary=0)' 'cache(1)' "tokens($one)" 'logits({}, n=2048)' "tokens($two, position=1)" 'record(200, b"ignored")'
+expect_status 0 detok state
+expect_bytes 'One two'
+begin "tokens that are known already are not printed again"
+stream again "tokens($one+$two)" "tokens($two+$three, position=1)"
+expect_status 0 detok again
+expect_bytes 'One two three'
+begin "no tokens, no text"
+stream none 'tokens([])'
+expect_status 0 detok none
+expect_bytes ''
+stream none 'logits([1])'
+expect_status 0 detok none
+expect_bytes ''
+begin "ids without text print nothing"
+stream beyond "tokens($one+[99999999]+$two)"
+expect_status 0 detok beyond
+expect_bytes 'One two'
+begin "control tokens print nothing, with --special their texts"
+tokenize --special --ids '<|endoftext|></s><|end|>' >list
+end=$(awk -F'\t' '$3 == "control" { print $1; exit }' list)
+name=$(awk -F'\t' '$3 == "control" { print $2; exit }' list)
+if [ -n "$end" ]; then
+    stream control "tokens($one+[$end])"
+    expect_status 0 detok control
+    expect_bytes 'One'
+    expect_status 0 detok --special control
+    expect_bytes "One$name"
+else
+    fail "the small model has no control token"
+fi
+
+begin "each token at once, but a character only when it is complete"
+printf '\360\237\230\200!' >smile # four bytes, as tokens of their own
+stream pieces "tokens($(tokenize --append --ids -f smile | cut -f1 | paste -sd, - | sed 's/.*/[&]/'))"
+[ "$(tokenize --count -f smile)" -ge 3 ] || fail "the character is one token"
+mkfifo slow
+detok <slow >out &
+exec 3>slow
+python3 -S - "$one" "$(tokenize --append --ids -f smile | cut -f1 | paste -sd, - | sed 's/.*/[&]/')" <<'END'
+import os, sys
+sys.path.insert(0, os.environ["TOP"] + "/tests/cli")
+sys.dont_write_bytecode = True
+from stream import *
+one, smile = map(eval, sys.argv[1:])
+open("a", "wb").write(tokens(one))
+open("b", "wb").write(tokens(smile[:2], position=1))
+open("c", "wb").write(tokens(smile[2:], position=3))
+END
+seen() { # seen 'bytes': within two seconds
+    printf '%b' "$1" >want
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        cmp -s want out && break
+        sleep 0.2
+    done
+    cmp -s want out || fail "found '$(brief out)', expected '$(brief want)'"
+}
+cat a >&3
+seen One
+cat b >&3
+sleep 0.2
+seen One
+cat c >&3
+seen 'One\360\237\230\200!'
+exec 3>&-
+wait
+rm slow
+begin "--raw does not wait"
+cat a b >ab
+mkfifo slow
+detok --raw <slow >out &
+exec 3>slow
+cat ab >&3
+printf 'One\360\237\230\200' | head -c "$(detok ab | wc -c)" >expected
+for i in 1 2 3 4 5; do
+    cmp -s expected out && break
+    sleep 0.2
+done
+expect_same expected out
+exec 3>&-
+wait
+begin "half a character at the end is written as it is"
+expect_status 0 detok ab
+expect_same expected out
+
+begin "HELD tokens wait; a later one without the flag releases them"
+stream held "tokens($one)" "tokens($two, position=1, flags=HELD)"
+mkfifo waiting
+detok <waiting >out &
+exec 3>waiting
+cat held >&3
+sleep 0.3
+seen One
+stream free "tokens($three, position=2)"
+cat free >&3
+seen 'One two three'
+exec 3>&-
+wait
+begin "HELD tokens are shown at the end of the input"
+expect_status 0 detok held
+expect_bytes 'One two'
+for reason in eos length context; do
+    begin "END ($reason) releases what was held"
+    stream ended "tokens($one)" "tokens($two, position=1, flags=HELD|OPEN)" "end('$reason', position=2)"
+    expect_status 0 detok ended
+    expect_bytes 'One two'
+done
+begin "END (stop) trims"
+stream ended "tokens($one)" "tokens($two+$three, position=1, flags=HELD|OPEN)" 'end("stop", trim=8, text=b"wo thr")'
+expect_status 0 detok ended
+expect_bytes 'One t'
+begin "END cannot trim what was shown"
+stream ended "tokens($one)" 'end("stop", trim=1)'
+expect_status 1 detok ended
+expect_error 'ended: record 2 \(END\): 1 bytes are to be cut from the text, but only 0 are still waiting'
+
+begin "several sequences: each whole, in order of appearance, a newline between"
+stream mixed "tokens($one, sequence=5)" "tokens($two, sequence=3)" "tokens($two, position=1, sequence=5)" \
+    "tokens($three, position=1, sequence=3)" 'end("eos", sequence=3)' "tokens($four, position=2, sequence=5)" 'end("eos", sequence=5)'
+expect_status 0 detok mixed
+expect_bytes 'One two four\n two three'
+begin "--sequence: one of them"
+expect_status 0 detok --sequence 3 mixed
+expect_bytes ' two three'
+expect_status 0 detok --sequence 5 mixed
+expect_bytes 'One two four'
+expect_status 1 detok --sequence 4 mixed
+expect_error '^detok: mixed: no sequence 4'
+begin "the first that is not finished streams, the others wait for it"
+stream early "tokens($one, sequence=0)" "tokens($two, sequence=1)" 'end("eos", sequence=0)' "tokens($three, position=1, sequence=1)"
+mkfifo many
+detok <many >out &
+exec 3>many
+cat early >&3
+seen 'One\n two three'
+exec 3>&-
+wait
+begin "an empty text keeps its line"
+stream empty "tokens($one, sequence=0)" 'tokens([], sequence=1)' "tokens($two, sequence=2)"
+expect_status 0 detok empty
+expect_bytes 'One\n\n two'
+begin "a dropped sequence is not printed"
+stream dropped "tokens($one, sequence=0)" "tokens($two, sequence=1, flags=HELD)" "tokens($three, sequence=2)" 'end("dropped", sequence=1)'
+expect_status 0 detok dropped
+expect_bytes 'One\n three'
+stream dropped "tokens($one, flags=HELD)" 'fork(0, 1, sequence=1)' "tokens($two, position=1, sequence=1, flags=HELD)" \
+    'end("dropped")' 'end("eos", sequence=1)'
+expect_status 0 detok dropped
+expect_bytes 'One two'
+begin "a sequence that is cut back"
+stream cut "tokens($one)" "tokens($two+$three, position=1, flags=HELD)" 'fork(0, 2)' "tokens($four, position=2)"
+expect_status 0 detok cut
+expect_bytes 'One two four'
+stream cut "tokens($one+$two)" 'fork(0, 1)'
+expect_status 1 detok cut
+expect_error 'cut: record 2 \(FORK\): 4 bytes are to be taken back that were shown already'
+
+begin "another vocabulary"
+stream foreign 'tokens([1], binding=5)'
+expect_status 1 detok foreign
+expect_error "^detok: foreign: record 1 \(TOKENS\): made with vocabulary 00000005, but that of '.*' is [0-9a-f]{8}"
+stream foreign 'model(vocabulary=5, name="other")' 'tokens([1])'
+expect_status 1 detok foreign
+expect_error "vocabulary 00000005 \(model 'other'\), but that of"
+begin "input that ends while a sequence is open"
+stream open "tokens($one, flags=OPEN)"
+expect_status 1 detok open
+expect_error '^detok: open: cut off: the input ended while sequence 0 was open'
+expect_bytes 'One'
+
+if [ -r "$stories" ]; then
+    begin "the prefix space goes where a text begins, and only there"
+    export UNROLL_MODEL="$stories"
+    tokenize 'Once upon' >text
+    expect_status 0 detok text
+    expect_bytes 'Once upon'
+    tokenize ' Once' | detok >out
+    expect_bytes ' Once'
+    tokenize --append ' Once' | detok >out
+    expect_bytes ' Once'
+    stream later "tokens($(ids ' upon a'), position=7, flags=GENERATED)"
+    expect_status 0 detok later
+    expect_bytes ' upon a'
+    stream zero "tokens($(ids ' upon a'))" # a text without BOS
+    expect_status 0 detok zero
+    expect_bytes 'upon a'
+    expect_status 0 detok --special text
+    expect_bytes '<s>Once upon'
+    begin "-m names the model"
+    unset UNROLL_MODEL
+    expect_status 0 detok -m "$stories" text
+    expect_bytes 'Once upon'
+    expect_status 1 detok text
+else
+    skip "SentencePiece" "there is no $stories"
+fi
+
+finish
