@@ -37,15 +37,15 @@ struct job {
     const struct attention_row *rows;
     const float *q;
     float *out;
-    uint32_t group;     /* query heads of a KV head */
-    uint32_t part;      /* of them in one task */
-    uint32_t parts;     /* tasks for one group */
+    uint32_t group; /* query heads of a KV head */
+    uint32_t part;  /* of them in one task */
+    uint32_t parts; /* tasks for one group */
     struct tile *tiles;
     size_t n_tiles;
     size_t n_tasks; /* tiles x KV heads x parts */
     uint32_t spans; /* of each task; 1: not cut */
     uint8_t *scratch;
-    size_t scratch_bytes; /* of each thread */
+    size_t scratch_bytes;     /* of each thread */
     struct partial *partials; /* (n_tasks) */
 };
 
@@ -72,8 +72,8 @@ static struct task task_at(const struct job *job, size_t index)
     /* The last rows see the most: the longest tasks begin first. */
     task.tile = job->tiles[job->n_tiles - 1 - index / job->attention->n_kv_heads];
     task.head = task.kv_head * job->group + part * job->part;
-    task.n_heads = job->group - part * job->part < job->part ? job->group - part * job->part
-                                                             : job->part;
+    task.n_heads =
+        job->group - part * job->part < job->part ? job->group - part * job->part : job->part;
     task.n_rows = task.tile.n * task.n_heads;
     task.first_page = UINT32_MAX;
     task.end_page = 0;
@@ -90,7 +90,8 @@ static struct task task_at(const struct job *job, size_t index)
     return task;
 }
 
-/* Cuts `count` items of `size` bytes from the memory at *at, or only counts it when base is NULL. */
+/* Cuts `count` items of `size` bytes from the memory at *at, or only counts it when base is NULL.
+ */
 static void *take(uint8_t *base, size_t *at, size_t count, size_t size)
 {
     void *memory = base ? base + *at : NULL;
@@ -279,7 +280,8 @@ static void make_tiles(struct job *job, uint32_t n_rows, uint32_t most)
 {
     job->n_tiles = 0;
     for (uint32_t row = 0, n; row < n_rows; row += n) {
-        for (n = 1; n < most && row + n < n_rows && job->rows[row + n].pages == job->rows[row].pages;)
+        for (n = 1;
+             n < most && row + n < n_rows && job->rows[row + n].pages == job->rows[row].pages;)
             n++;
         job->tiles[job->n_tiles++] = (struct tile){row, n};
     }
@@ -344,16 +346,21 @@ void kernel_attend(const struct kernel *kernel, struct threads *threads,
         most = most / 2 > least ? most / 2 : least;
         make_tiles(&job, n_rows, most);
     }
+
+    uint32_t rows_most = 0, pages_most = 0; /* of a task */
+    for (size_t i = 0; i < job.n_tasks; i++) {
+        struct task task = task_at(&job, i);
+        uint32_t pages = task.end_page - task.first_page;
+        rows_most = task.n_rows > rows_most ? task.n_rows : rows_most;
+        pages_most = pages > pages_most ? pages : pages_most;
+    }
     float *partials = NULL;
-    if (job.n_tasks < wanted) {
-        job.spans = (uint32_t)((wanted + job.n_tasks - 1) / job.n_tasks);
+    if (job.n_tasks < wanted && pages_most > 1) {
+        size_t spans = (wanted + job.n_tasks - 1) / job.n_tasks;
+        job.spans = spans < pages_most ? (uint32_t)spans : pages_most;
         partials = make_partials(&job);
     }
-
-    size_t task_rows = 0;
-    for (size_t i = 0; i < job.n_tiles; i++)
-        task_rows = job.tiles[i].n * job.part > task_rows ? job.tiles[i].n * job.part : task_rows;
-    scratch_at(&job, NULL, task_rows, &job.scratch_bytes);
+    scratch_at(&job, NULL, rows_most, &job.scratch_bytes);
     job.scratch = allocate_aligned((size_t)threads_count(threads), job.scratch_bytes);
     threads_run(threads, job.n_tasks * job.spans, 1, work_attend, &job);
     if (partials)

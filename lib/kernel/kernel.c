@@ -100,11 +100,6 @@ const struct kernel *kernel_choose(struct error *error)
     return best;
 }
 
-enum kernel_level kernel_level(const struct kernel *kernel)
-{
-    return kernel->level;
-}
-
 const char *kernel_name(const struct kernel *kernel)
 {
     return kernel->name;

@@ -30,7 +30,6 @@ const struct kernel *kernel_choose(struct error *error);
 /* The given level, or NULL where this CPU lacks it; for tests. */
 const struct kernel *kernel_at(enum kernel_level level);
 const char *kernel_name(const struct kernel *kernel);
-enum kernel_level kernel_level(const struct kernel *kernel);
 
 /* ---- matrices ------------------------------------------------------------------------------ */
 

@@ -11,10 +11,10 @@ typedef struct {
 } lanes;
 
 /* Register blocks that suit 16 registers. */
-#define DOT_ONE_ROW    4
-#define DOT_OUTPUTS    2
-#define DOT_ROWS       3
-#define PRODUCT_ROWS   6
+#define DOT_ONE_ROW         4
+#define DOT_OUTPUTS         2
+#define DOT_ROWS            3
+#define PRODUCT_ROWS        6
 #define PRODUCT_WIDTH(rows) ((rows) > 2 ? 1 : (rows) > 1 ? 2 : 4)
 
 /* All bits set in the lanes below n (n may be negative or above 8). */
@@ -137,8 +137,7 @@ static inline lanes lanes_fma_first(lanes a, lanes b, lanes c, uint32_t n)
 
 static inline lanes lanes_select(lanes v, lanes other, uint32_t from, uint32_t to)
 {
-    return blend(other, v,
-                 _mm256_andnot_si256(first_mask((int)from), first_mask((int)to)),
+    return blend(other, v, _mm256_andnot_si256(first_mask((int)from), first_mask((int)to)),
                  _mm256_andnot_si256(first_mask((int)from - 8), first_mask((int)to - 8)));
 }
 
@@ -150,8 +149,8 @@ static inline float lanes_fold(lanes v)
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
 
-/* Each step combines the upper half of what is left of a vector with its lower half, for two vectors
- * at once. */
+/* Each step combines the upper half of what is left of a vector with its lower half, for two
+ * vectors at once. */
 #define FOLD_8(f, v)    f(v.low, v.high)
 #define FOLD_4(f, a, b) f(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31))
 #define FOLD_2(f, a, b) f(_mm256_shuffle_ps(a, b, 0x44), _mm256_shuffle_ps(a, b, 0xee))
@@ -167,7 +166,10 @@ static inline float lanes_fold(lanes v)
         __m256 a = FOLD_2(f, part[0], part[1]), b = FOLD_2(f, part[2], part[3]);                   \
         half[i] = FOLD_1(f, a, b);                                                                 \
     }                                                                                              \
-    return (lanes){half[0], half[1]}
+    return (lanes)                                                                                 \
+    {                                                                                              \
+        half[0], half[1]                                                                           \
+    }
 
 static inline lanes lanes_fold_sixteen(const lanes v[16])
 {

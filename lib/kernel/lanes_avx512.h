@@ -8,10 +8,10 @@
 typedef __m512 lanes;
 
 /* Register blocks that suit 32 registers. */
-#define DOT_ONE_ROW    16
-#define DOT_OUTPUTS    4
-#define DOT_ROWS       6
-#define PRODUCT_ROWS   12
+#define DOT_ONE_ROW         16
+#define DOT_OUTPUTS         4
+#define DOT_ROWS            6
+#define PRODUCT_ROWS        12
 #define PRODUCT_WIDTH(rows) ((rows) > 6 ? 2 : 4)
 
 static inline __mmask16 first_mask(uint32_t n)
@@ -128,9 +128,9 @@ static inline float lanes_fold(lanes v)
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
 
-/* Each step combines the upper half of what is left of a vector with its lower half, for two vectors
- * at once.  After the first two, of four vectors, part i of 128 bits belongs to vector i; the
- * last two put element j of part i in the place of the vector it is made of, 4 i + j. */
+/* Each step combines the upper half of what is left of a vector with its lower half, for two
+ * vectors at once.  After the first two, of four vectors, part i of 128 bits belongs to vector i;
+ * the last two put element j of part i in the place of the vector it is made of, 4 i + j. */
 #define FOLD_8(f, a, b) f(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee))
 #define FOLD_4(f, a, b) f(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd))
 #define FOLD_2(f, a, b) f(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee))

@@ -1,5 +1,6 @@
-/* Sixteen lanes in plain C: what float_ops.inc is written over, and the definition of each operation.
- * The names that end in _first touch only lanes below n (at most 16) and the memory of those. */
+/* Sixteen lanes in plain C: what float_ops.inc is written over, and the definition of each
+ * operation. The names that end in _first touch only lanes below n (at most 16) and the memory of
+ * those. */
 #ifndef UNROLL_LANES_GENERIC_H
 #define UNROLL_LANES_GENERIC_H
 
@@ -26,7 +27,7 @@ static inline lanes lanes_set(float x)
 {
     lanes v;
     EACH(i)
-        v.lane[i] = x;
+    v.lane[i] = x;
     return v;
 }
 
@@ -39,7 +40,7 @@ static inline lanes lanes_load_first(const float *p, uint32_t n) /* the others a
 {
     lanes v = lanes_zero();
     EACH_BELOW(i)
-        v.lane[i] = p[i];
+    v.lane[i] = p[i];
     return v;
 }
 
@@ -51,7 +52,7 @@ static inline lanes lanes_load(const float *p)
 static inline void lanes_store_first(float *p, lanes v, uint32_t n)
 {
     EACH_BELOW(i)
-        p[i] = v.lane[i];
+    p[i] = v.lane[i];
 }
 
 static inline void lanes_store(float *p, lanes v)
@@ -63,7 +64,7 @@ static inline lanes lanes_load_f16_first(const uint16_t *p, uint32_t n)
 {
     lanes v = lanes_zero();
     EACH_BELOW(i)
-        v.lane[i] = f16_to_f32(p[i]);
+    v.lane[i] = f16_to_f32(p[i]);
     return v;
 }
 
@@ -76,7 +77,7 @@ static inline lanes lanes_load_bf16_first(const uint16_t *p, uint32_t n)
 {
     lanes v = lanes_zero();
     EACH_BELOW(i)
-        v.lane[i] = bf16_to_f32(p[i]);
+    v.lane[i] = bf16_to_f32(p[i]);
     return v;
 }
 
@@ -88,55 +89,55 @@ static inline lanes lanes_load_bf16(const uint16_t *p)
 static inline void lanes_store_f16_first(uint16_t *p, lanes v, uint32_t n)
 {
     EACH_BELOW(i)
-        p[i] = f32_to_f16(v.lane[i]);
+    p[i] = f32_to_f16(v.lane[i]);
 }
 
 static inline lanes lanes_add(lanes a, lanes b)
 {
     EACH(i)
-        a.lane[i] += b.lane[i];
+    a.lane[i] += b.lane[i];
     return a;
 }
 
 static inline lanes lanes_subtract(lanes a, lanes b)
 {
     EACH(i)
-        a.lane[i] -= b.lane[i];
+    a.lane[i] -= b.lane[i];
     return a;
 }
 
 static inline lanes lanes_multiply(lanes a, lanes b)
 {
     EACH(i)
-        a.lane[i] *= b.lane[i];
+    a.lane[i] *= b.lane[i];
     return a;
 }
 
 static inline lanes lanes_divide(lanes a, lanes b)
 {
     EACH(i)
-        a.lane[i] /= b.lane[i];
+    a.lane[i] /= b.lane[i];
     return a;
 }
 
 static inline lanes lanes_negative(lanes v)
 {
     EACH(i)
-        v.lane[i] = -v.lane[i];
+    v.lane[i] = -v.lane[i];
     return v;
 }
 
 static inline lanes lanes_max(lanes a, lanes b) /* b where one is NaN */
 {
     EACH(i)
-        a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
+    a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
     return a;
 }
 
 static inline lanes lanes_fma_first(lanes a, lanes b, lanes c, uint32_t n) /* c in the others */
 {
     EACH_BELOW(i)
-        c.lane[i] = fmaf(a.lane[i], b.lane[i], c.lane[i]);
+    c.lane[i] = fmaf(a.lane[i], b.lane[i], c.lane[i]);
     return c;
 }
 
@@ -167,7 +168,7 @@ static inline lanes lanes_fold_sixteen(const lanes v[16])
 {
     lanes sum;
     EACH(i)
-        sum.lane[i] = lanes_fold(v[i]);
+    sum.lane[i] = lanes_fold(v[i]);
     return sum;
 }
 
@@ -175,11 +176,12 @@ static inline lanes lanes_fold_sixteen(const lanes v[16])
 static inline lanes lanes_largest_sixteen(const lanes v[16])
 {
     lanes largest;
-    EACH(i) {
+    EACH(i)
+    {
         largest.lane[i] = v[i].lane[0];
         EACH(j)
-            if (v[i].lane[j] > largest.lane[i])
-                largest.lane[i] = v[i].lane[j];
+        if (v[i].lane[j] > largest.lane[i])
+            largest.lane[i] = v[i].lane[j];
     }
     return largest;
 }
@@ -189,7 +191,7 @@ static inline uint32_t lanes_not_finite(lanes v)
 {
     uint32_t bits = 0;
     EACH(i)
-        bits |= (uint32_t)!isfinite(v.lane[i]) << i;
+    bits |= (uint32_t)!isfinite(v.lane[i]) << i;
     return bits;
 }
 
@@ -223,14 +225,14 @@ static inline lanes lanes_zip(lanes a, lanes b)
 static inline lanes lanes_exp(lanes v)
 {
     EACH(i)
-        v.lane[i] = exact_exp(v.lane[i]);
+    v.lane[i] = exact_exp(v.lane[i]);
     return v;
 }
 
 static inline lanes lanes_tanh(lanes v)
 {
     EACH(i)
-        v.lane[i] = exact_tanh(v.lane[i]);
+    v.lane[i] = exact_tanh(v.lane[i]);
     return v;
 }
 

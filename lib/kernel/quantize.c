@@ -14,7 +14,7 @@ static void block_q8_0(const float *x, uint8_t *out)
     float d = largest / 127, inverse = d > 0 ? 1 / d : 0;
     store_u16(out, f32_to_f16(d));
     for (int i = 0; i < 32; i++)
-        out[2 + i] = (uint8_t)(int8_t)lrintf(x[i] * inverse);
+        out[2 + i] = (uint8_t)(int8_t)lroundf(x[i] * inverse);
 }
 
 /* Q4_0: f16 d, then nibbles of q + 8, elements 0-15 low, 16-31 high; the value of largest size is -8. */

@@ -23,7 +23,6 @@ const struct model_field model_fields[] = {
     FIELD("vocabulary fingerprint", vocabulary_fingerprint, FACT_HEX, false),
     FIELD("model fingerprint", model_fingerprint, FACT_HEX, false),
     FIELD("arithmetic revision", arithmetic, FACT_NUMBER, false),
-    FIELD("kernel", kernel_level, FACT_LEVEL, true),
     FIELD("EOG tokens", n_eog, FACT_NUMBER, false),
 };
 const size_t n_model_fields = sizeof model_fields / sizeof *model_fields;
@@ -43,7 +42,6 @@ void model_field_print(const struct model_facts *facts, const struct model_field
                        size_t size)
 {
     static const char *const scalings[] = {"none", "linear", "yarn", "longrope"};
-    static const char *const levels[] = {"generic", "avx2", "avx512", "amx"};
     uint32_t bits = field_bits(facts, field);
     const struct tensor_type_facts *type;
     switch (field->kind) {
@@ -59,9 +57,6 @@ void model_field_print(const struct model_facts *facts, const struct model_field
         return;
     case FACT_SCALING:
         snprintf(text, size, "%s", bits < 4 ? scalings[bits] : "unknown");
-        return;
-    case FACT_LEVEL:
-        snprintf(text, size, "%s", bits < 4 ? levels[bits] : "unknown");
         return;
     case FACT_TOKEN:
         if (bits == RECORD_NO_TOKEN) {

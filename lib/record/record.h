@@ -65,14 +65,13 @@ struct model_facts {
     float rope_base, rope_scale;
     uint32_t vocabulary_fingerprint, model_fingerprint;
     uint32_t arithmetic;   /* revision of the canonical arithmetic */
-    uint32_t kernel_level; /* which instruction set made it; equal bits today, so only told */
     uint32_t n_eog;
     uint32_t eog[256]; /* ascending */
     char name[128];    /* terminated */
 };
 /* The numeric fields in the order of the payload, four bytes each: what encoding, decoding, comparing
  * and printing all go by. */
-enum fact_kind { FACT_NUMBER, FACT_REAL, FACT_TOKEN, FACT_HEX, FACT_ELEMENT, FACT_SCALING, FACT_LEVEL };
+enum fact_kind { FACT_NUMBER, FACT_REAL, FACT_TOKEN, FACT_HEX, FACT_ELEMENT, FACT_SCALING };
 struct model_field {
     const char *name;
     size_t offset; /* in struct model_facts */
@@ -87,7 +86,7 @@ void model_field_print(const struct model_facts *facts, const struct model_field
 /* Payload to and from the facts; encoding returns its length (at most RECORD_MAX_SMALL). */
 bool model_facts_decode(struct model_facts *facts, const uint8_t *bytes, size_t length, struct error *error);
 size_t model_facts_encode(const struct model_facts *facts, uint8_t *bytes);
-/* True when both may stand in one stream (all equal except n_context and kernel_level); otherwise an error naming both
+/* True when both may stand in one stream (all equal except n_context); otherwise an error naming both
  * sides of the first difference. */
 bool model_facts_agree(const struct model_facts *a, const struct model_facts *b, struct error *error);
 bool model_facts_is_eog(const struct model_facts *facts, uint32_t id);

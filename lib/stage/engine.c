@@ -35,7 +35,6 @@ static void fill_facts(struct model_facts *f, const struct model *model, const s
         .vocabulary_fingerprint = vocab->fingerprint,
         .model_fingerprint = model_fingerprint(model),
         .arithmetic = KERNEL_ARITHMETIC_REVISION,
-        .kernel_level = (uint32_t)kernel_level(model_kernel(model)),
     };
     f->n_eog = (uint32_t)vocab->n_eog < sizeof f->eog / sizeof *f->eog ? (uint32_t)vocab->n_eog : 256;
     memcpy(f->eog, vocab->eog, f->n_eog * sizeof *f->eog);

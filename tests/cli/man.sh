@@ -4,8 +4,8 @@
 #     sh man.sh [PAGE ...]              only these pages
 #     UPDATE=yes sh man.sh [PAGE ...]   writes what the commands print into the pages instead
 . "$TOP/tests/cli/lib.sh"
-PATH=$BIN:$PATH
-export PATH
+PATH=$BIN:$PATH LC_ALL=C.UTF-8
+export PATH LC_ALL
 unset UNROLL_MODEL UNROLL_CPU
 
 [ $# -gt 0 ] || set -- "$TOP"/man/man[1-9]/*.[1-9]

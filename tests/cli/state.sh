@@ -13,14 +13,10 @@ decode-step tokens >two
 expect_same one two
 prefill -o two tokens
 expect_same one two
-UNROLL_CPU=generic prefill tokens >two
-python3 - one two <<'EOF' || fail "generic differs"
-import sys
-a, b = (open(f, 'rb').read() for f in sys.argv[1:])
-# all but the name of the kernel in MODEL (and the CRCs over it)
-n = 64 + (int.from_bytes(a[24:32], 'little') + 63) // 64 * 64
-sys.exit(a[n:] != b[n:])
-EOF
+for cpu in generic avx2 avx512 amx; do
+    UNROLL_CPU=$cpu prefill tokens >two 2>err || { grep -q 'this CPU has' err && continue; }
+    expect_same one two
+done
 begin "a state goes through unchanged"
 prefill one >two
 expect_same one two

@@ -132,16 +132,16 @@ static void check_multiply(enum tensor_type type, uint32_t rows, uint32_t cols, 
     struct product product = {&w, y, stride};
     struct activations *activations = activations_new();
     EACH_LEVEL(kernel)
-        for (int n_threads = 0; n_threads <= 3; n_threads++) {
-            struct threads *threads = n_threads ? threads_start(n_threads) : NULL;
-            activations_set(activations, x, rows, cols);
-            memset(y, 0, rows * stride * sizeof *y);
-            kernel_multiply(kernel, threads, &product, 1, activations);
-            ck_assert_msg(memcmp(y, want, rows * stride * sizeof *y) == 0,
-                          "%s: type %d, %u rows, %u columns, %u outputs, %d threads",
-                          kernel_name(kernel), type, rows, cols, outputs, n_threads);
-            threads_stop(threads);
-        }
+    for (int n_threads = 0; n_threads <= 3; n_threads++) {
+        struct threads *threads = n_threads ? threads_start(n_threads) : NULL;
+        activations_set(activations, x, rows, cols);
+        memset(y, 0, rows * stride * sizeof *y);
+        kernel_multiply(kernel, threads, &product, 1, activations);
+        ck_assert_msg(memcmp(y, want, rows * stride * sizeof *y) == 0,
+                      "%s: type %d, %u rows, %u columns, %u outputs, %d threads",
+                      kernel_name(kernel), type, rows, cols, outputs, n_threads);
+        threads_stop(threads);
+    }
     activations_free(activations);
     free(data);
     free(x);
@@ -174,7 +174,8 @@ START_TEST(multiply_leaves_missing_lanes)
     struct matrix w = {.type = TENSOR_F32, .rows = 1, .cols = 17, .data = data};
     struct product product = {&w, &y, 1};
     struct activations *activations = activations_new();
-    EACH_LEVEL(kernel) {
+    EACH_LEVEL(kernel)
+    {
         activations_set(activations, x, 1, 17);
         kernel_multiply(kernel, NULL, &product, 1, activations);
         float want = canonical_dot(TENSOR_F32, data, x, 17);
@@ -209,7 +210,8 @@ START_TEST(products_together_equal_products_alone)
     struct activations *activations = activations_new();
     activations_set(activations, x, ROWS, COLS);
     struct threads *threads = threads_start(3);
-    EACH_LEVEL(kernel) {
+    EACH_LEVEL(kernel)
+    {
         for (int i = 0; i < N; i++)
             kernel_multiply(kernel, NULL, &one[i], 1, activations);
         kernel_multiply(kernel, threads, all, N, activations);
@@ -241,7 +243,8 @@ START_TEST(rms_norm_is_canonical)
     for (uint32_t i = 0; i < n; i++)
         lane[i % 16] = fmaf(x[i], x[i], lane[i % 16]);
     float factor = 1.0f / sqrtf(fold(lane) / (float)n + 1e-5f);
-    EACH_LEVEL(kernel) {
+    EACH_LEVEL(kernel)
+    {
         for (uint32_t i = 0; i < n; i++)
             want[i] = x[i] * factor * w[i];
         y[n] = 77;
@@ -271,7 +274,8 @@ START_TEST(element_operations_are_canonical)
     uint16_t *half = allocate(n + 1, sizeof *half);
     for (uint32_t i = 0; i < n; i++)
         x[i] *= i % 5 == 0 ? 100.0f : i % 5 == 1 ? 1e-6f : 3.0f;
-    EACH_LEVEL(kernel) {
+    EACH_LEVEL(kernel)
+    {
         for (uint32_t i = 0; i < n; i++)
             want[i] = x[i] / (1.0f + exact_exp(-x[i])) * up[i];
         memcpy(y, x, n * sizeof *y);
@@ -310,7 +314,7 @@ END_TEST
 
 START_TEST(rope_is_canonical)
 {
-    static const uint32_t dims[][2] = {{2, 2},   {8, 8},   {8, 4},     {16, 16},  {64, 64},
+    static const uint32_t dims[][2] = {{2, 2},   {8, 8},   {8, 4},     {16, 16},   {64, 64},
                                        {80, 80}, {80, 20}, {128, 128}, {256, 256}, {96, 34}};
     uint32_t dim = dims[_i][0], rotated = dims[_i][1], heads = 3;
     random_begin(dim);
@@ -318,21 +322,21 @@ START_TEST(rope_is_canonical)
     float *want = random_floats(heads * dim);
     float *cosine = random_floats(rotated / 2), *sine = random_floats(rotated / 2);
     EACH_LEVEL(kernel)
-        for (int adjacent = 0; adjacent <= 1; adjacent++) {
-            memcpy(want, x, heads * dim * sizeof *x);
-            for (uint32_t head = 0; head < heads; head++)
-                for (uint32_t i = 0; i < rotated / 2; i++) {
-                    float *a = want + head * dim + (adjacent ? 2 * i : i);
-                    float *b = adjacent ? a + 1 : a + rotated / 2;
-                    float first = fmaf(*a, cosine[i], -(*b * sine[i]));
-                    *b = fmaf(*a, sine[i], *b * cosine[i]);
-                    *a = first;
-                }
-            memcpy(y, x, heads * dim * sizeof *x);
-            y[heads * dim] = 77;
-            kernel_rope(kernel, y, heads, dim, rotated, cosine, sine, adjacent);
-            ck_assert(same_floats(y, want, heads * dim) && y[heads * dim] == 77);
-        }
+    for (int adjacent = 0; adjacent <= 1; adjacent++) {
+        memcpy(want, x, heads * dim * sizeof *x);
+        for (uint32_t head = 0; head < heads; head++)
+            for (uint32_t i = 0; i < rotated / 2; i++) {
+                float *a = want + head * dim + (adjacent ? 2 * i : i);
+                float *b = adjacent ? a + 1 : a + rotated / 2;
+                float first = fmaf(*a, cosine[i], -(*b * sine[i]));
+                *b = fmaf(*a, sine[i], *b * cosine[i]);
+                *a = first;
+            }
+        memcpy(y, x, heads * dim * sizeof *x);
+        y[heads * dim] = 77;
+        kernel_rope(kernel, y, heads, dim, rotated, cosine, sine, adjacent);
+        ck_assert(same_floats(y, want, heads * dim) && y[heads * dim] == 77);
+    }
     free(x);
     free(y);
     free(want);
@@ -354,7 +358,8 @@ START_TEST(exp_has_the_bits_of_the_scalar_one)
         for (int i = 0; i < N; i++) /* all patterns; and closely what matters */
             x[i] = round % 3 == 0 ? float_of(random_bits())
                                   : ((float)(random_bits() >> 8) * 0x1p-24f - 0.5f) * 212.0f;
-        EACH_LEVEL(kernel) {
+        EACH_LEVEL(kernel)
+        {
             memcpy(y, x, N * sizeof *y);
             kernel_silu_multiply(kernel, y, one, N);
             for (int i = 0; i < N; i++) {
@@ -502,7 +507,8 @@ static void check_attention(struct attention a, const struct attention_row *rows
             for (uint32_t d = 0; d < a.value_dim; d++)
                 ck_assert_double_eq_tol((double)o[d], exact[d], 1e-4);
         }
-    EACH_LEVEL(kernel) {
+    EACH_LEVEL(kernel)
+    {
         for (int n_threads = 0; n_threads <= 3; n_threads++) {
             struct threads *threads = n_threads ? threads_start(n_threads) : NULL;
             memset(out, 0, n_rows * out_row * sizeof *out);
@@ -608,7 +614,8 @@ START_TEST(attention_of_extreme_scores)
             q[5] = c == 3 ? NAN : c == 4 ? INFINITY : -INFINITY;
         a.softcap = c % 2 ? 30.0f : 0.0f;
         kernel_attend(kernel_at(KERNEL_GENERIC), NULL, &a, &row, 1, q, want);
-        EACH_LEVEL(kernel) {
+        EACH_LEVEL(kernel)
+        {
             kernel_attend(kernel, NULL, &a, &row, 1, q, out);
             ck_assert_msg(same_floats(out, want, n_out), "%s: case %d", kernel_name(kernel), c);
         }
