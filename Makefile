@@ -72,6 +72,9 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(BUILD)/tests/models.o $(LIBRARY)
 $(BUILD)/tests/make-model: $(BUILD)/tests/tools/make-model.o $(BUILD)/tests/models.o $(LIBRARY)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) $< $(BUILD)/tests/models.o $(LIBRARY) -Wl,--as-needed $(LIBS) -o $@
+$(BUILD)/tests/measure: $(BUILD)/tests/bench/measure.o $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) $< $(LIBRARY) -Wl,--as-needed $(LIBS) -o $@
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 .SECONDARY:
 
@@ -85,6 +88,10 @@ check: deps-check
 	+@$(MAKE) --no-print-directory check-programs
 	tests/run $(BIN) $(TESTS)
 check-programs: programs $(UNIT_TESTS) $(BUILD)/tests/make-model
+
+# BENCH= names some lines: make bench BENCH='decode prefill' PEER=folder-of-node-llama-cpp
+bench: all $(BUILD)/tests/make-model $(BUILD)/tests/measure
+	PEER='$(PEER)' python3 tests/bench/bench.py $(BIN) $(BENCH)
 
 format:
 	clang-format -i cmd/*.[ch] lib/*/*.[ch] tests/*.[ch] tests/*/*.c
@@ -119,4 +126,4 @@ dist:
 clean:
 	rm -rf build
 
-.PHONY: all programs deps-build deps-check demo check check-programs format install uninstall model dist clean FORCE
+.PHONY: all programs deps-build deps-check demo check check-programs bench format install uninstall model dist clean FORCE

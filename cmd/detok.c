@@ -138,7 +138,7 @@ static void check_vocabulary(const struct record *record)
     uint32_t expected = vocab_facts_of(vocab)->fingerprint;
     if (found && found != expected)
         reader_die(reader, STATUS_INPUT, "made with vocabulary %08x%s%s%s, but that of '%s' is %08x (-m names the model)", found,
-                   facts ? " (model '" : "", facts ? facts->name : "", facts ? "')" : "", model_path(model), expected);
+                   facts ? " (model '" : "", facts ? facts->name : "", facts ? "')" : "", model, expected);
 }
 
 static void show(const struct record *record)
@@ -169,7 +169,8 @@ int main(int argc, char **argv)
     struct error error;
     output_open(&output, output_path, false, false);
     reader = reader_open(argv + first, argc - first);
-    struct gguf *gguf = gguf_open(model_path(model), &error);
+    model = model_path(model);
+    struct gguf *gguf = gguf_open(model, &error);
     vocab = gguf ? vocab_open(gguf, NULL, &error) : NULL;
     if (!vocab)
         die_error(&error);

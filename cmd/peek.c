@@ -33,50 +33,58 @@ static const struct program program = {"[STREAM ... | MODEL.gguf ...]", "Show a 
 /* ---- the vocabulary that gives tokens their texts ------------------------------------------- */
 
 /* The default model's file where there is one: texts are welcome, not needed. */
-static const char *default_model(void)
+static char *default_model(void)
 {
     static const char *const places[] = {"unroll-small.gguf", "../share/unroll/unroll-small.gguf"};
     const char *environment = getenv("UNROLL_MODEL");
     if (environment && *environment)
-        return environment;
+        return copy_string(environment);
     char *folder = program_folder();
     char *path = allocate(strlen(folder) + 64, 1);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         stpcpy(stpcpy(path, folder), places[i]);
         if (access(path, R_OK) == 0)
-            return path;
+            break;
     }
-    return NULL;
+    free(folder);
+    return path;
 }
 
-/* The vocabulary for a record, or NULL where we have none that fits. */
+static struct gguf *gguf;
+static struct vocab *vocab;
+
+static void open_vocabulary(void)
+{
+    struct error error;
+    char *path = model ? copy_string(model) : default_model();
+    gguf = gguf_open(path, &error);
+    vocab = gguf ? vocab_open(gguf, NULL, &error) : NULL;
+    if (model && !vocab)
+        die_error(&error);
+    free(path);
+}
+
+/* The vocabulary for a record, or NULL where we have none that fits.  It is opened when the first record needs it. */
 static const struct vocab *vocabulary_for(struct record_reader *reader, const struct record *record)
 {
-    static struct vocab *vocab;
     static bool tried, told;
-    struct error error;
     const struct model_facts *facts = reader_model(reader);
-    uint32_t wanted = record->binding;
-    if (record->type == RECORD_MODEL || record->type == RECORD_CACHE || record->type == RECORD_FORK)
+    uint32_t wanted = record->binding ? record->binding : facts ? facts->vocabulary_fingerprint : 0;
+    if (record->type != RECORD_TOKENS && record->type != RECORD_LOGITS && record->type != RECORD_END)
         return NULL;
-    if (!wanted && facts)
-        wanted = facts->vocabulary_fingerprint;
-    const char *path = tried ? NULL : model ? model : wanted ? default_model() : NULL;
-    if (path) {
+    if (!tried && (model || wanted)) {
         tried = true;
-        struct gguf *gguf = gguf_open(path, &error);
-        vocab = gguf ? vocab_open(gguf, NULL, &error) : NULL;
-        if (model && !vocab)
-            die_error(&error);
+        open_vocabulary();
     }
-    if (!vocab || (wanted && vocab_facts_of(vocab)->fingerprint != wanted)) {
-        if (model && !told)
-            warn("ids only: the stream's vocabulary is %08x, but that of '%s' is %08x", wanted, model,
-                 vocab_facts_of(vocab)->fingerprint);
-        told = true;
+    if (!vocab || (!model && !wanted))
         return NULL;
-    }
-    return vocab;
+    uint32_t ours = vocab_facts_of(vocab)->fingerprint;
+    if (!wanted || ours == wanted)
+        return vocab;
+    if (model && !told)
+        warn("ids only: the stream's vocabulary is %08x, but that of '%s' is %08x", wanted, model, ours);
+    told = true;
+    return NULL;
 }
 
 /* ---- passing the stream on ------------------------------------------------------------------ */
@@ -173,13 +181,13 @@ static void show_stream(struct show *show, const struct kernel *kernel, char **o
 static void show_model_file(struct show *show, const struct kernel *kernel, const char *path)
 {
     struct error error;
-    struct gguf *gguf = gguf_open(path, &error);
-    if (!gguf)
+    struct gguf *shown = gguf_open(path, &error);
+    if (!shown)
         die_error(&error);
-    show_gguf(show, gguf);
+    show_gguf(show, shown);
     show_kernel(show->out, kernel);
     flush(show->out);
-    gguf_close(gguf);
+    gguf_close(shown);
 }
 
 static bool is_model_file(const char *path)
@@ -226,5 +234,7 @@ int main(int argc, char **argv)
         die_action(NULL, NULL);
         finish_copy(&copier, NULL);
     }
+    vocab_close(vocab);
+    gguf_close(gguf);
     return program_end();
 }

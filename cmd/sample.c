@@ -16,7 +16,7 @@ static struct select_options chain = {.top_p = 1};
 static struct seed seed;
 static struct texts stops;
 static int64_t limit = -1;
-static const char *model_option, *output_path;
+static const char *model_file, *output_path;
 static bool ignore_eos, force, verbose;
 
 static const struct option_spec options[] = {
@@ -28,7 +28,7 @@ static const struct option_spec options[] = {
     ROW_SEED(&seed, 0),
     ROW_STOP(&stops, 0),
     ROW_IGNORE_EOS(&ignore_eos, 0),
-    ROW_MODEL(&model_option, 0),
+    ROW_MODEL(&model_file, 0),
     ROW_OUTPUT(&output_path),
     ROW_FORCE(&force),
     ROW_VERBOSE(&verbose, 0),
@@ -62,7 +62,8 @@ static struct turn *turn_of(const struct sequence *sequence)
 static struct vocab *open_vocabulary(void)
 {
     struct error error;
-    struct gguf *gguf = gguf_open(model_path(model_option), &error);
+    model_file = model_path(model_file);
+    struct gguf *gguf = gguf_open(model_file, &error);
     struct vocab *vocab = gguf ? vocab_open(gguf, NULL, &error) : NULL;
     if (!vocab)
         die_error(&error);
@@ -146,7 +147,7 @@ static void answer(struct selector *selector, const struct stop_matcher *matcher
         reader_die(reader, STATUS_INPUT, "sequence %u begins after all others have ended", record->sequence);
     if (matcher && token.binding && token.binding != vocab_facts_of(vocab)->fingerprint)
         reader_die(reader, STATUS_INPUT, "made with vocabulary %08x, but that of '%s' is %08x (--stop needs the stream's own)",
-                   token.binding, model_path(model_option), vocab_facts_of(vocab)->fingerprint);
+                   token.binding, model_file, vocab_facts_of(vocab)->fingerprint);
     struct end end = {.reason = END_REASONS, .token = RECORD_NO_TOKEN};
     if (turn->n_selected == limit)
         end.reason = END_LENGTH;

@@ -151,7 +151,8 @@ int main(int argc, char **argv)
         die(STATUS_USAGE, "give --ids or --count, not both");
     output_open(&output, output_path, !list_ids && !only_count, force);
     struct bytes text = find_text(argv + first, argc - first);
-    struct gguf *gguf = gguf_open(model_path(model), &error);
+    model = model_path(model);
+    struct gguf *gguf = gguf_open(model, &error);
     struct vocab *vocab = gguf ? vocab_open(gguf, pre, &error) : NULL;
     if (!vocab)
         die_error(&error);

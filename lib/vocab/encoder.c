@@ -2,6 +2,7 @@
 #include "vocab/table.h"
 #include "vocab/utf8.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,14 +57,28 @@ static void find_byte_tokens(const struct vocab *vocab, struct encoder *encoder)
 }
 
 /* The higher score merges first.  The bits of a float, sign and all, in the order of its value. */
-static void make_priorities(const struct vocab *vocab, struct encoder *encoder)
+static bool make_priorities(const struct vocab *vocab, struct encoder *encoder, struct error *error)
 {
+    static const char key[] = "tokenizer.ggml.scores";
+    const struct gguf_value *scores;
+    enum gguf_answer answer = gguf_array(vocab->gguf, key, GGUF_F32, &scores, error);
+    if (answer == GGUF_ABSENT)
+        error_set(error, STATUS_INPUT, "key '%s' is missing", key);
+    if (answer != GGUF_FOUND)
+        return false;
+    if (scores->count != vocab->n_all)
+        return error_set(error, STATUS_INPUT, "key '%s': %llu entries, but there are %u tokens",
+                         key, (unsigned long long)scores->count, vocab->n_all);
     encoder->priorities = allocate(vocab->facts.n_tokens, sizeof *encoder->priorities);
     for (uint32_t id = 0; id < vocab->facts.n_tokens; id++) {
-        const uint8_t *score = vocab->scores->data + 4 * (size_t)id;
+        const uint8_t *score = scores->data + 4 * (size_t)id;
+        if (isnan(load_f32(score)))
+            return error_set(error, STATUS_INPUT, "key '%s': the score of token %u is not a number",
+                             key, id);
         uint32_t bits = load_f32(score) == 0 ? 0 : load_u32(score); /* -0 is 0 */
         encoder->priorities[id] = bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
     }
+    return true;
 }
 
 /* Which pairs (last byte of a character, first byte of the next) occur inside a token.  Merging can
@@ -88,13 +103,42 @@ static void find_inside(const struct vocab *vocab, struct encoder *encoder)
     }
 }
 
+/* The pre-tokeniser: what was said with --pre, or what the file says. */
+static const struct pre_facts *choose_pre(const struct vocab *vocab, struct error *error)
+{
+    static const char key[] = "tokenizer.ggml.pre";
+    struct gguf_string name;
+    if (vocab->pre)
+        return vocab->pre;
+    enum gguf_answer answer = gguf_text(vocab->gguf, key, &name, error);
+    if (answer == GGUF_ABSENT)
+        error_set(
+            error, STATUS_INPUT,
+            "key '%s' is missing: which pre-tokeniser the model needs must be said with --pre "
+            "(default, gpt-2, llama-bpe, qwen2 ...)",
+            key);
+    if (answer != GGUF_FOUND)
+        return NULL;
+    const struct pre_facts *pre = pre_find(name);
+    if (!pre)
+        error_set(
+            error, STATUS_INPUT,
+            "key '%s': '%.*s' is not a known pre-tokeniser; if it is the same as a known one, "
+            "name that with --pre",
+            key, SHOW(name));
+    return pre;
+}
+
 static bool make_bpe(const struct vocab *vocab, struct encoder *encoder, struct error *error)
 {
-    encoder->ignore_merges = (vocab->pre->flags & PRE_IGNORE_MERGES) != 0;
+    const struct pre_facts *pre = choose_pre(vocab, error);
+    if (!pre)
+        return false;
+    encoder->ignore_merges = (pre->flags & PRE_IGNORE_MERGES) != 0;
     if (gguf_bool(vocab->gguf, "tokenizer.ggml.ignore_merges", &encoder->ignore_merges, error) ==
         GGUF_WRONG)
         return false;
-    encoder->pre = pre_compile(vocab->pre, error);
+    encoder->pre = pre_compile(pre, error);
     return encoder->pre && merges_read(&encoder->merges, vocab->gguf, error);
 }
 
@@ -103,10 +147,9 @@ bool encoder_make(const struct vocab *vocab, struct encoder *encoder, struct err
     make_table(vocab, encoder);
     find_byte_tokens(vocab, encoder);
     specials_make(&encoder->specials, vocab);
-    if (vocab->spm) {
-        make_priorities(vocab, encoder);
+    if (vocab->spm)
         find_inside(vocab, encoder);
-    } else if (!make_bpe(vocab, encoder, error)) {
+    if (!(vocab->spm ? make_priorities : make_bpe)(vocab, encoder, error)) {
         encoder_clear(encoder);
         return false;
     }

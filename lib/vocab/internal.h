@@ -144,9 +144,9 @@ struct vocab {
     uint8_t *pieces;      /* all one after the other */
     uint32_t *piece_ends; /* (n_tokens); piece i begins where piece i-1 ends */
     const struct gguf *gguf;
-    const struct pre_facts *pre;     /* BPE */
-    const struct gguf_value *scores; /* SPM */
-    struct encoder *encoder;         /* filled in and changed by vocab_encode */
+    const struct pre_facts *pre; /* BPE: what --pre says, or NULL */
+    uint32_t n_all;              /* tokens with padding, as the arrays of the file have them */
+    struct encoder *encoder;     /* filled in and changed by vocab_encode */
 };
 
 /* The bytes of any token, control tokens too. */

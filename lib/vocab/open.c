@@ -1,7 +1,6 @@
 /* A vocabulary: the pieces of all tokens, ready to be printed. */
 #include "vocab/internal.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,60 +70,19 @@ static bool make_pieces(struct vocab *vocab, const struct tokens *tokens, struct
     return true;
 }
 
-/* What encoding will need is checked now, as far as it costs nothing. */
-static bool check_spm(struct vocab *vocab, uint32_t count, const char *pre, struct error *error)
+/* Whether an override can be used; what the file itself says matters only to encoding, and is
+ * checked there, so that tokens can be printed without a known pre-tokeniser. */
+static bool check_pre(struct vocab *vocab, const char *pre, struct error *error)
 {
-    if (pre)
+    if (!pre)
+        return true;
+    if (vocab->spm)
         return error_set(
             error, STATUS_USAGE,
             "--pre: the vocabulary is one of SentencePiece, which has no pre-tokeniser");
-    static const char key[] = "tokenizer.ggml.scores";
-    enum gguf_answer answer = gguf_array(vocab->gguf, key, GGUF_F32, &vocab->scores, error);
-    if (answer == GGUF_ABSENT)
-        error_set(error, STATUS_INPUT, "key '%s' is missing", key);
-    if (answer != GGUF_FOUND)
-        return false;
-    if (vocab->scores->count != count)
-        return error_set(error, STATUS_INPUT, "key '%s': %llu entries, but there are %u tokens",
-                         key, (unsigned long long)vocab->scores->count, count);
-    for (uint32_t id = 0; id < count; id++)
-        if (isnan(load_f32(vocab->scores->data + 4 * (size_t)id)))
-            return error_set(error, STATUS_INPUT, "key '%s': the score of token %u is not a number",
-                             key, id);
-    vocab->add_space_prefix = true;
-    return gguf_bool(vocab->gguf, "tokenizer.ggml.add_space_prefix", &vocab->add_space_prefix,
-                     error) != GGUF_WRONG;
-}
-
-static bool check_bpe(struct vocab *vocab, const char *pre, struct error *error)
-{
-    struct gguf_string name = {pre, pre ? strlen(pre) : 0};
-    enum gguf_answer answer = GGUF_FOUND;
-    if (!pre)
-        answer = gguf_text(vocab->gguf, "tokenizer.ggml.pre", &name, error);
-    if (answer == GGUF_WRONG)
-        return false;
-    if (answer == GGUF_ABSENT)
-        return error_set(
-            error, STATUS_INPUT,
-            "key 'tokenizer.ggml.pre' is missing: which pre-tokeniser the model needs must "
-            "be said with --pre (default, gpt-2, llama-bpe, qwen2 ...)");
-    vocab->pre = pre_find(name);
-    if (!vocab->pre && pre)
-        return error_set(error, STATUS_USAGE, "--pre: '%.*s' is not a known pre-tokeniser",
-                         SHOW(name));
-    if (!vocab->pre)
-        return error_set(
-            error, STATUS_INPUT,
-            "key 'tokenizer.ggml.pre': '%.*s' is not a known pre-tokeniser; if it is the "
-            "same as a known one, name that with --pre",
-            SHOW(name));
-    static const char key[] = "tokenizer.ggml.merges";
-    const struct gguf_value *merges;
-    answer = gguf_array(vocab->gguf, key, GGUF_STRING, &merges, error);
-    if (answer == GGUF_ABSENT)
-        error_set(error, STATUS_INPUT, "key '%s' is missing", key);
-    return answer == GGUF_FOUND;
+    vocab->pre = pre_find((struct gguf_string){pre, strlen(pre)});
+    return vocab->pre ||
+           error_set(error, STATUS_USAGE, "--pre: '%.60s' is not a known pre-tokeniser", pre);
 }
 
 struct vocab *vocab_open(const struct gguf *gguf, const char *pre, struct error *error)
@@ -135,8 +93,11 @@ struct vocab *vocab_open(const struct gguf *gguf, const char *pre, struct error 
     vocab->encoder = allocate(1, sizeof *vocab->encoder);
     bool good = tokens_read(&tokens, &vocab->facts, gguf, pre, error);
     vocab->spm = tokens.spm;
-    good = good && make_pieces(vocab, &tokens, error) &&
-           (vocab->spm ? check_spm(vocab, tokens.count, pre, error) : check_bpe(vocab, pre, error));
+    vocab->add_space_prefix = tokens.spm;
+    good = good && check_pre(vocab, pre, error) && make_pieces(vocab, &tokens, error) &&
+           (!tokens.spm || gguf_bool(gguf, "tokenizer.ggml.add_space_prefix",
+                                     &vocab->add_space_prefix, error) != GGUF_WRONG);
+    vocab->n_all = tokens.count;
     vocab->kinds = tokens.kinds;
     tokens.kinds = NULL;
     tokens_free(&tokens);

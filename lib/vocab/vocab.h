@@ -18,20 +18,20 @@ enum token_kind { /* numbered as tokenizer.ggml.token_type */
 
 /* What the stages that hold no text need to know of a vocabulary; cheap to make (no merges). */
 struct vocab_facts {
-    uint32_t n_tokens; /* ids with text: the last run of UNUSED tokens is padding and not counted */
-    uint32_t
-        fingerprint; /* CRC-32 over the texts of ids 0..n_tokens-1, each as u32 length + bytes */
-    uint32_t bos;    /* VOCAB_NONE: the model has none */
-    bool add_bos;    /* the model wants it before a text */
-    uint32_t *eog;   /* end-of-generation set, ascending */
+    uint32_t n_tokens;    /* ids with text: the last run of UNUSED tokens is padding, not counted */
+    uint32_t fingerprint; /* CRC-32 over the texts of ids 0..n_tokens-1: u32 length, bytes */
+    uint32_t bos;         /* VOCAB_NONE: the model has none */
+    bool add_bos;         /* the model wants it before a text */
+    uint32_t *eog;        /* end-of-generation set, ascending */
     size_t n_eog;
 };
 bool vocab_facts(struct vocab_facts *facts, const struct gguf *gguf, struct error *error);
 void vocab_facts_free(struct vocab_facts *facts);
 
 struct vocab;
-/* pre: overrides tokenizer.ggml.pre; NULL: as the file says.  NULL on error.  The GGUF file must
- * stay open as long as the vocabulary: the merges are read when the first text is encoded. */
+/* pre: overrides tokenizer.ggml.pre; NULL: as the file says.  NULL on error.  What only encoding
+ * needs (merges, scores, a pre-tokeniser that is known) is read and checked when the first text is
+ * encoded: most programs only print.  So the GGUF file must stay open as long as the vocabulary. */
 struct vocab *vocab_open(const struct gguf *gguf, const char *pre, struct error *error);
 void vocab_close(struct vocab *vocab);
 const struct vocab_facts *vocab_facts_of(const struct vocab *vocab);
@@ -48,8 +48,10 @@ enum vocab_encode_flags {
                           * tokens (added words, runs of spaces) always do */
     ENCODE_CONTINUE = 2, /* the text goes on after other text: no prefix space */
 };
-/* Appends the ids of any bytes (BOS is the caller's business).  Fails only where a vocabulary
- * without byte tokens cannot express the text; the error names the byte and its offset. */
+/* Appends the ids of any bytes (BOS is the caller's business).  Fails where the vocabulary's
+ * encoding metadata are missing, wrong or of an unknown kind, or where a vocabulary without byte
+ * tokens cannot express the text: then the error names the byte and its offset.  One thread at a
+ * time. */
 bool vocab_encode(const struct vocab *vocab, const void *text, size_t length, unsigned flags,
                   struct token_list *tokens, struct error *error);
 
@@ -59,8 +61,7 @@ bool vocab_encode(const struct vocab *vocab, const void *text, size_t length, un
  * detokenizer below. */
 size_t vocab_piece(const struct vocab *vocab, uint32_t id, bool special, const char **bytes);
 
-/* Whether the first token of a text printed by itself loses one leading space (SPM prefix space).
- */
+/* Whether a text that is printed from its first token on loses one leading space (SPM's prefix). */
 bool vocab_strips_space(const struct vocab *vocab);
 
 #endif

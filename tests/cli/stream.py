@@ -17,7 +17,7 @@ APPEND = NONE = 0xFFFFFFFF
 REASONS = ["eos", "stop", "length", "context", "dropped", "error"]
 FACTS = dict(n_layers=1, n_kv_heads=1, key_dim=2, value_dim=2, element=1, n_logits=10, n_vocabulary=10,
              n_context=100, model_context=100, bos=NONE, rope_scaling=0, rope_dim=2, rope_base=10000.0,
-             rope_scale=1.0, vocabulary=0, model=77, arithmetic=1, kernel=0)
+             rope_scale=1.0, vocabulary=0, model=77, arithmetic=1)
 
 
 def record(kind, payload=b"", flags=0, sequence=0, position=0, count=0, binding=0, deflate=False):
