@@ -59,12 +59,12 @@ static struct turn *turn_of(const struct sequence *sequence)
     return &turns[sequence->index];
 }
 
-static struct vocab *open_vocabulary(void)
+static struct vocab *open_vocabulary(struct gguf **gguf)
 {
     struct error error;
     model_file = model_path(model_file);
-    struct gguf *gguf = gguf_open(model_file, &error);
-    struct vocab *vocab = gguf ? vocab_open(gguf, NULL, &error) : NULL;
+    *gguf = gguf_open(model_file, &error);
+    struct vocab *vocab = *gguf ? vocab_open(*gguf, NULL, &error) : NULL;
     if (!vocab)
         die_error(&error);
     return vocab;
@@ -87,6 +87,12 @@ static void read_text(const struct stop_matcher *matcher, const struct vocab *vo
         else
             turn->stop_state = 0;
     }
+}
+
+/* After FORK the sequence's text is another. */
+static void read_again(struct turn *turn)
+{
+    turn->stop_state = turn->read = 0;
 }
 
 /* Ends the sequence, after a token where `id` is one. */
@@ -122,13 +128,11 @@ static enum stop_outcome look_for_stops(const struct stop_matcher *matcher, cons
     return outcome;
 }
 
-/* A LOGITS record asks for an answer when it is about the last token that is known of its sequence; in a
- * state (which has a cache) only the last of its series does.  So `prefill --logits all` asks once. */
+/* A LOGITS record asks for an answer when it is about the last token that is known of its sequence: of the
+ * series that `prefill --logits all` writes, only the last. */
 static bool is_question(const struct record *record, const struct sequence *sequence)
 {
-    if (sequence->n_tokens && record->position + 1 != sequence->first + sequence->n_tokens)
-        return false;
-    return !(sequence->n_cached && (record->flags & RECORD_OPEN));
+    return sequence->n_tokens == 0 || record->position + 1 == sequence->first + sequence->n_tokens;
 }
 
 static void answer(struct selector *selector, const struct stop_matcher *matcher, const struct vocab *vocab,
@@ -151,7 +155,7 @@ static void answer(struct selector *selector, const struct stop_matcher *matcher
     struct end end = {.reason = END_REASONS, .token = RECORD_NO_TOKEN};
     if (turn->n_selected == limit)
         end.reason = END_LENGTH;
-    else if (model && token.position >= model->n_context)
+    else if (token.position >= (model ? model->n_context : RECORD_MAX_TOKENS))
         end.reason = END_CONTEXT;
     if (end.reason != END_REASONS) {
         finish(turn, &token, RECORD_NO_TOKEN, &end);
@@ -227,15 +231,16 @@ int main(int argc, char **argv)
     output_open(&output, output_path, true, force);
     record_writer_report_errors(&writer);
     reader = reader_open(argv + first, argc - first);
-    struct vocab *vocab = stops.count ? open_vocabulary() : NULL;
+    struct gguf *gguf = NULL;
+    struct vocab *vocab = stops.count ? open_vocabulary(&gguf) : NULL;
     struct stop_matcher *matcher = stops.count ? stop_new(stops.item, stops.count) : NULL;
     struct selector *selector = selector_new(&chain);
 
     for (struct record record; reader_next(reader, &record);) {
         if (record.type == RECORD_LOGITS)
             answer(selector, matcher, vocab, &record);
-        else if (record.type == RECORD_FORK) /* its text is read again from the beginning */
-            turn_of(reader_sequence(reader, record.sequence))->read = 0;
+        else if (record.type == RECORD_FORK)
+            read_again(turn_of(reader_sequence(reader, record.sequence)));
         else if (record.type == RECORD_END && !closed && all_ended())
             close_output();
     }
@@ -245,7 +250,9 @@ int main(int argc, char **argv)
     selector_free(selector);
     stop_free(matcher);
     vocab_close(vocab);
+    gguf_close(gguf);
     reader_close(reader);
+    record_writer_free(&writer);
     free(turns);
     free(stops.item);
     return program_end();

@@ -86,6 +86,8 @@ static void add_bos(const struct vocab *vocab, struct token_list *tokens)
     const struct vocab_facts *facts = vocab_facts_of(vocab);
     if (append || bos == BOS_NEVER || (bos == BOS_AUTO && !facts->add_bos))
         return;
+    if (facts->bos == VOCAB_NONE && bos == BOS_AUTO)
+        return;
     if (facts->bos == VOCAB_NONE)
         die(STATUS_INPUT, "--bos: this model has no BOS token");
     tokens->ids = grow(tokens->ids, &tokens->capacity, 1, sizeof *tokens->ids);

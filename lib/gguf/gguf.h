@@ -6,8 +6,19 @@
 #include "base/base.h"
 
 enum gguf_type {
-    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL,
-    GGUF_STRING, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64,
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
 };
 
 /* Bytes in the mapped file; not terminated, any byte may occur. */
@@ -45,8 +56,9 @@ struct gguf {
 
 /* Reads the header of one file that lies in memory.  A pure function of the bytes, which must
  * outlive the result: every count, length, type, dimension, offset and alignment is checked
- * against them before use, time and memory are bounded by `size`; the error names the key or tensor, what was expected
- * and what was found.  Tensor data are not read.  On success release with gguf_close. */
+ * against them before use, time and memory are bounded by `size`; the error names the key or
+ * tensor, what was expected and what was found.  Tensor data are not read.  On success release with
+ * gguf_close. */
 bool gguf_parse(struct gguf *gguf, const uint8_t *bytes, size_t size, struct error *error);
 
 /* Opens a file, mapped read-only; any part NAME-0000i-of-0000N.gguf of a split model opens all its
@@ -62,10 +74,14 @@ const struct gguf_tensor *gguf_tensor(const struct gguf *gguf, const char *name)
  * is an error that names key, expected and found type.  Integers of any width and sign are
  * accepted where the number fits. */
 enum gguf_answer { GGUF_WRONG = -1, GGUF_ABSENT = 0, GGUF_FOUND = 1 };
-enum gguf_answer gguf_u32(const struct gguf *gguf, const char *key, uint32_t *value, struct error *error);
-enum gguf_answer gguf_f32(const struct gguf *gguf, const char *key, float *value, struct error *error);
-enum gguf_answer gguf_bool(const struct gguf *gguf, const char *key, bool *value, struct error *error);
-enum gguf_answer gguf_text(const struct gguf *gguf, const char *key, struct gguf_string *value, struct error *error);
+enum gguf_answer gguf_u32(const struct gguf *gguf, const char *key, uint32_t *value,
+                          struct error *error);
+enum gguf_answer gguf_f32(const struct gguf *gguf, const char *key, float *value,
+                          struct error *error);
+enum gguf_answer gguf_bool(const struct gguf *gguf, const char *key, bool *value,
+                           struct error *error);
+enum gguf_answer gguf_text(const struct gguf *gguf, const char *key, struct gguf_string *value,
+                           struct error *error);
 /* An array with elements of one type (GGUF_STRING, GGUF_F32, GGUF_I32 ...). */
 enum gguf_answer gguf_array(const struct gguf *gguf, const char *key, enum gguf_type element,
                             const struct gguf_value **value, struct error *error);
@@ -90,8 +106,8 @@ void gguf_write_bool(struct gguf_writer *writer, const char *key, bool value);
 void gguf_write_text(struct gguf_writer *writer, const char *key, const char *bytes, size_t length);
 void gguf_write_array(struct gguf_writer *writer, const char *key, enum gguf_type element,
                       const void *items, uint64_t count); /* numbers, native layout */
-void gguf_write_strings(struct gguf_writer *writer, const char *key, const struct gguf_string *items,
-                        uint64_t count);
+void gguf_write_strings(struct gguf_writer *writer, const char *key,
+                        const struct gguf_string *items, uint64_t count);
 /* Copies a value of another file as it is. */
 void gguf_write_value(struct gguf_writer *writer, const struct gguf_value *value);
 /* Announces a tensor; its bytes are written later, in this order. */
@@ -100,6 +116,7 @@ void gguf_write_tensor(struct gguf_writer *writer, const char *name, uint32_t ty
 /* Writes everything up to the tensor data; then the caller writes the data of each tensor, whole or
  * in pieces, with gguf_write_data (checked against the announced size; padding is added). */
 void gguf_write_header(struct gguf_writer *writer, struct output *output);
-void gguf_write_data(struct gguf_writer *writer, struct output *output, const void *data, size_t bytes);
+void gguf_write_data(struct gguf_writer *writer, struct output *output, const void *data,
+                     size_t bytes);
 
 #endif

@@ -208,8 +208,7 @@ static bool take_shape(struct cursor *cursor, struct gguf_tensor *tensor, struct
     return true;
 }
 
-/* Reads the tensors' descriptions; offsets[i] is where tensor i's data begin in the data section.
- */
+/* Reads the tensors' descriptions; offsets[i] is where tensor i begins in the data section. */
 static bool parse_tensors(struct gguf *gguf, struct cursor *cursor, uint64_t count,
                           uint64_t *offsets, struct error *error)
 {

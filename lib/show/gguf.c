@@ -83,8 +83,10 @@ static void print_array(const struct show *show, const struct gguf_value *value)
 {
     uint64_t shown = show->everything || value->count <= ITEMS ? value->count : ITEMS;
     const uint8_t *at = value->data;
-    if (value->element == GGUF_ARRAY)
-        shown = 0;
+    if (value->element == GGUF_ARRAY) {
+        fprintf(show->out, "%llu arrays", (unsigned long long)value->count);
+        return;
+    }
     for (uint64_t i = 0; i < shown; i++) {
         if (i)
             fputc(' ', show->out);

@@ -134,8 +134,7 @@ static bool encode_bpe(struct encoding *encoding, const uint8_t *text, size_t le
 
 /* ---- SPM ----------------------------------------------------------------------------------- */
 
-/* Whether some token has these two bytes, the end and the beginning of a character, side by side.
- */
+/* Whether some token has these two bytes, the last and the first of characters, side by side. */
 static inline bool inside(const struct encoder *encoder, uint8_t last, uint8_t first)
 {
     unsigned pair = (unsigned)last << 8 | first;

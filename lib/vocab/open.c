@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies a text with its U+2581, which SentencePiece writes for a space, turned back into spaces.
- */
+/* Copies a text; U+2581, which SentencePiece writes for a space, becomes one again. */
 static size_t unescape_spaces(struct gguf_string text, uint8_t *bytes)
 {
     uint8_t *out = bytes;

@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* Most keys are shorter than eight bytes, so short ones are read in one or two overlapping pieces.
- */
+/* Most keys are shorter than eight bytes; those are read in one or two overlapping pieces. */
 static inline uint64_t hash_bytes(const uint8_t *bytes, size_t length)
 {
     const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);

@@ -179,8 +179,7 @@ static bool read_eog_array(struct vocab_facts *facts, size_t *capacity, const st
 }
 
 /* Finds the tokens of known_texts; found[i] is the first with that text.  Only such texts count
- * that the file does not call normal: "</s>" is a normal token of models that have read much HTML.
- */
+ * that the file does not call normal: "</s>" is a normal token of models that have read HTML. */
 static void find_known(struct tokens *tokens, uint32_t n_tokens, bool kinds_given,
                        uint32_t found[N_KNOWN])
 {

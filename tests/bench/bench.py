@@ -69,7 +69,7 @@ def bytes_read(path):
     for row in listing.splitlines():
         words = row.split()
         if words and words[0].endswith(".weight"):
-            sizes[words[0]] = int(words[-1])
+            sizes[words[0]] = int(words[-2])
     total = sum(sizes.values())
     return total - sizes["token_embd.weight"] if "output.weight" in sizes else total
 

@@ -93,9 +93,16 @@ done
 
 # ---- completions -------------------------------------------------------------------------------------
 
+programs=$(cd "$TOP/cmd" && ls | sed -n 's/\.c$//p')
 options_of() {
     "$BIN/$1" --help | grep -o -E '^  (-., |    )--[a-z0-9-]+' | grep -o -e '--.*' | sort
 }
+begin "completions are for all programs"
+for program in $programs; do
+    grep -q "^complete .*[{,]$program[,}]" "$examples/completions/unroll.bash" || fail "bash: not for $program"
+    grep -q "^#compdef.* $program .*unroll-$program" "$examples/completions/_unroll" || fail "zsh: not for $program"
+done
+
 begin "completion for bash"
 cat >complete.bash <<'EOF'
 . "$TOP/examples/completions/unroll.bash"
@@ -110,7 +117,7 @@ complete() {
 }
 export TOP
 touch model.gguf text.txt
-for program in tokenize prefill decode-step sample detok generate peek; do
+for program in $programs; do
     options_of $program >want
     complete $program -- >got
     cmp -s want got || fail "$program: offers '$(brief got)', --help has '$(brief want)'"
@@ -126,7 +133,7 @@ if command -v zsh >/dev/null; then
     begin "completion for zsh"
     sed '/^_unroll "\$@"/d' "$examples/completions/_unroll" >specs.zsh
     echo '_unroll_specs "$("$BIN/$1" --help)"; print -rl -- $specs' >>specs.zsh
-    for program in tokenize prefill decode-step sample detok generate peek; do
+    for program in $programs; do
         options_of $program >want
         zsh -f -o extendedglob specs.zsh $program >specs 2>err || fail "$(brief err)"
         [ ! -s err ] || fail "$(brief err)"

@@ -9,7 +9,8 @@
 #
 # -v mode=list: makes the files, and for each command n of the page DIRECTORY/n.command and, where something is
 # expected, DIRECTORY/n.want and perhaps an empty DIRECTORY/n.vary; prints how many there are.
-# -v mode=update: prints the page with DIRECTORY/n.got in the place of the outputs that it has.
+# -v mode=update: prints the page with DIRECTORY/n.got in the place of the outputs that it has, but for those where
+# there is a DIRECTORY/n.same.
 
 function plain(text) {
     gsub(/\\&/, "", text)
@@ -45,6 +46,8 @@ function output(text) {
         print text >name("want")
         if (vary)
             printf "" >name("vary")
+    } else if ((getline line <name("same")) >= 0) {
+        print escaped(text)
     } else if (!shown++) {
         while ((getline line <name("got")) > 0)
             print escaped(line)

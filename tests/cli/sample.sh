@@ -270,6 +270,20 @@ expect_bytes 'One t'
 begin "--stop: of two that end at one byte the longer counts"
 told 'One two three four five' --stop ' three' --stop 'two three' >out
 expect_bytes 'One '
+begin "--stop: after FORK the text is that of the copy, or what is left"
+two=$(ids ' two')
+three_logits="logits({$three[0]: 1}, n=2048"
+stream asked "tokens($(ids 'One'), flags=GENERATED)" "tokens($two, position=1, flags=GENERATED)" 'fork(0, 1, sequence=1)' \
+    "$three_logits, position=1)" "$three_logits, position=0, sequence=1)" 'fork(0, 1)' "$three_logits, position=0)"
+sample --stop ' two three' asked >answers
+[ "$(shown answers | grep -c END)" = 1 ] || fail "found $(shown answers)"
+stream asked "tokens($(ids 'One'), flags=GENERATED)" "tokens($two, position=1, flags=GENERATED)" 'fork(0, 1)' "$three_logits, position=0)"
+sample --stop ' two three' asked >answers
+[ "$(shown answers | grep -c END)" = 0 ] || fail "after a cut found $(shown answers)"
+begin "--stop: only what was generated counts"
+stream asked "tokens($(ids 'One'))" "tokens($two, position=1)" "$three_logits, position=1)"
+sample --stop ' two three' asked >answers
+[ "$(shown answers | grep -c END)" = 0 ] || fail "found $(shown answers)"
 begin "--stop by hand, a process for each token, as in the loop"
 if [ -x "$BIN/decode-step" ]; then
     tokenize 'The capital of France is' | prefill >state
