@@ -12,7 +12,7 @@ OPTIMIZE = -O2
 SANITIZE =
 
 # The one list of Debian packages: to build, and further to test.
-PACKAGES_BUILD = gcc libc6-dev libdeflate-dev libpcre2-dev zlib1g-dev
+PACKAGES_BUILD = gcc libc6-dev libdeflate-dev libopenmpi-dev libpcre2-dev openmpi-bin zlib1g-dev
 PACKAGES_CHECK = check groff-base mandoc pkg-config procps python3 strace util-linux
 
 BUILD = build$(if $(SANITIZE),/sanitize)
@@ -23,13 +23,20 @@ FLAGS = -std=c11 -D_GNU_SOURCE -Ilib $(OPTIMIZE) -g -ffp-contract=off -pthread $
 LIBS = -ldeflate -lz -lpcre2-8 -lm
 
 PROGRAMS = $(basename $(notdir $(wildcard cmd/*.c)))
-OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(wildcard lib/*/*.c))
+DIST_OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(wildcard lib/dist/*.c))
+OBJECTS = $(filter-out $(DIST_OBJECTS),$(patsubst %.c,$(BUILD)/%.o,$(wildcard lib/*/*.c)))
 UNIT_TESTS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/*.c))
 LIBRARY = $(BUILD)/libunroll.a
 
+# The MPI build of prefill, where there is MPI; prefill starts it.
+MPICC = mpicc
+LIBEXEC = $(BUILD)/libexec/unroll
+MPI_PROGRAMS = $(if $(shell command -v $(MPICC)),$(LIBEXEC)/prefill-mpi)
+MPI_TESTS = $(if $(MPI_PROGRAMS),$(BUILD)/tests/mpi-matrix)
+
 all: deps-build
 	+@$(MAKE) --no-print-directory programs
-programs: $(PROGRAMS:%=$(BIN)/%) $(BIN)/unroll-small.gguf
+programs: $(PROGRAMS:%=$(BIN)/%) $(BIN)/unroll-small.gguf $(MPI_PROGRAMS)
 
 # ---- packages: installed when we may, otherwise the one line that would is printed -------------------
 INSTALL_PACKAGES = DEPS='$(DEPS)' sh tests/tools/install-packages.sh
@@ -63,6 +70,19 @@ $(LIBRARY): $(OBJECTS)
 $(BIN)/%: $(BUILD)/cmd/%.o $(LIBRARY)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) $< $(LIBRARY) -Wl,--as-needed $(LIBS) -o $@
+$(DIST_OBJECTS) $(BUILD)/cmd/prefill-mpi.o $(MPI_TESTS) $(MPI_PROGRAMS): export OMPI_CC = $(CC)
+$(BUILD)/lib/dist/%.o: lib/dist/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(MPICC) $(FLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/cmd/prefill-mpi.o: cmd/prefill.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -DUNROLL_MPI -MMD -MP -c $< -o $@
+$(LIBEXEC)/prefill-mpi: $(BUILD)/cmd/prefill-mpi.o $(DIST_OBJECTS) $(LIBRARY)
+	@mkdir -p $(@D)
+	$(MPICC) $(FLAGS) $^ -Wl,--as-needed $(LIBS) -o $@
+$(BUILD)/tests/mpi-matrix: $(BUILD)/tests/tools/mpi-matrix.o $(DIST_OBJECTS) $(LIBRARY)
+	@mkdir -p $(@D)
+	$(MPICC) $(FLAGS) $^ -Wl,--as-needed $(LIBS) -o $@
 $(BIN)/unroll-small.gguf: examples/model/unroll-small.gguf
 	@mkdir -p $(@D)
 	cp $< $@
@@ -87,7 +107,7 @@ demo: all
 check: deps-check
 	+@$(MAKE) --no-print-directory check-programs
 	tests/run $(BIN) $(TESTS)
-check-programs: programs $(UNIT_TESTS) $(BUILD)/tests/make-model
+check-programs: programs $(UNIT_TESTS) $(BUILD)/tests/make-model $(MPI_TESTS)
 
 # BENCH= names some lines: make bench BENCH='decode prefill' PEER=folder-of-node-llama-cpp
 bench: all $(BUILD)/tests/make-model $(BUILD)/tests/measure
@@ -102,6 +122,7 @@ install: all
 	for p in $(PROGRAMS); do \
 	    install -m 755 $(BIN)/$$p $(DESTDIR)$(PREFIX)/bin/$(PROGRAM_PREFIX)$$p && \
 	    install -m 644 man/man1/$$p.1 $(SHARE)/man/man1/$(PROGRAM_PREFIX)$$p.1 || exit 1; done
+	for p in $(MPI_PROGRAMS); do install -D -m 755 $$p $(DESTDIR)$(PREFIX)/libexec/unroll/$$(basename $$p) || exit 1; done
 	install -m 644 man/man5/*.5 $(SHARE)/man/man5
 	install -m 644 man/man7/*.7 $(SHARE)/man/man7
 	install -m 644 examples/model/unroll-small.gguf $(SHARE)/unroll
@@ -114,7 +135,8 @@ uninstall:
 	    $(SHARE)/man/man1/$(PROGRAM_PREFIX)$$p.1 $(SHARE)/bash-completion/completions/$(PROGRAM_PREFIX)$$p; done
 	rm -f $(SHARE)/man/man5/unroll-stream.5 $(SHARE)/man/man7/unroll.7 $(SHARE)/man/man7/unroll-loop.7
 	rm -f $(SHARE)/zsh/site-functions/_unroll $(SHARE)/unroll/unroll-small.gguf
-	-rmdir $(SHARE)/unroll
+	rm -f $(DESTDIR)$(PREFIX)/libexec/unroll/prefill-mpi
+	-rmdir $(SHARE)/unroll $(DESTDIR)$(PREFIX)/libexec/unroll
 
 # Retrains the small model (about an hour); it replaces examples/model/unroll-small.gguf.
 model:

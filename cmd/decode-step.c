@@ -52,12 +52,12 @@ int main(int argc, char **argv)
     struct engine engine;
     struct state state;
     output_open(&output, output_path, true, force);
+    record_writer_report_errors(&writer);
     if (save_path)
         output_open(&saved, save_path, true, force);
     struct record_reader *reader = reader_open(argv + first, argc - first);
     engine_open(&engine, &engine_options);
     state_init(&state, reader, &engine.facts);
-    record_writer_report_errors(&writer);
 
     if (stream) {
         decode_stream(&engine, &state, &writer, no_cache);

@@ -144,6 +144,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < 5; i++)
         words[i] = arguments_for(1u << i, given, n_given);
     bool reads_input = text_arguments(&words[0], argv + first, argc - first);
+    add(&words[1], "--mpi=never");
     add(&words[2], "--stream");
     if (state) {
         add(&words[1], state);

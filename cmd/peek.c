@@ -6,12 +6,9 @@
 #include "stage/stage.h"
 #include "vocab/vocab.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -87,69 +84,6 @@ static const struct vocab *vocabulary_for(struct record_reader *reader, const st
     return NULL;
 }
 
-/* ---- passing the stream on ------------------------------------------------------------------ */
-
-/* A thread copies the input to standard output and to a socket that the reader then takes for standard
- * input.  So nothing that the reader thinks of the stream changes what is passed on. */
-struct copier {
-    pthread_t thread;
-    char **operands;
-    int n_operands, standard_input, to_reader;
-};
-
-static void *copy(void *argument)
-{
-    struct copier *c = argument;
-    uint8_t *bytes = allocate(65536, 1);
-    bool feeding = true;
-    for (int i = 0; i < c->n_operands; i++) {
-        bool standard = strcmp(c->operands[i], "-") == 0;
-        int fd = standard ? c->standard_input : open(c->operands[i], O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-            die(STATUS_SYSTEM, "%s: cannot open:", c->operands[i]);
-        for (size_t n; (n = read_some(fd, bytes, 65536, standard ? "standard input" : c->operands[i])) > 0;) {
-            write_full(1, bytes, n, "standard output");
-            for (size_t done = 0; feeding && done < n;) {
-                ssize_t sent = send(c->to_reader, bytes + done, n - done, MSG_NOSIGNAL);
-                feeding = sent >= 0 || errno == EINTR; /* otherwise the reader has given up */
-                done += sent > 0 ? (size_t)sent : 0;
-            }
-        }
-        if (!standard)
-            close(fd);
-    }
-    shutdown(c->to_reader, SHUT_WR);
-    free(bytes);
-    return NULL;
-}
-
-/* The rest of the stream goes on even when the reader has given up; not when the copier itself has. */
-static void finish_copy(void *context, const char *message)
-{
-    struct copier *c = context;
-    (void)message;
-    if (pthread_equal(pthread_self(), c->thread))
-        return;
-    shutdown(0, SHUT_RD);
-    pthread_join(c->thread, NULL);
-}
-
-static void start_copy(struct copier *c, char **operands, int n)
-{
-    static char *standard_input[] = {"-"};
-    int ends[2];
-    *c = (struct copier){.operands = n ? operands : standard_input, .n_operands = n ? n : 1,
-                         .standard_input = fcntl(0, F_DUPFD_CLOEXEC, 3)};
-    if (c->standard_input < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) || dup2(ends[0], 0) < 0)
-        die(STATUS_SYSTEM, "cannot make a socket:");
-    close(ends[0]);
-    c->to_reader = ends[1];
-    errno = pthread_create(&c->thread, NULL, copy, c);
-    if (errno)
-        die(STATUS_SYSTEM, "cannot start a thread:");
-    die_action(finish_copy, c);
-}
-
 /* ---- showing -------------------------------------------------------------------------------- */
 
 static void flush(FILE *out)
@@ -211,7 +145,7 @@ int main(int argc, char **argv)
 
     struct error error;
     struct output output;
-    struct copier copier;
+    struct tee *copy = NULL;
     struct show show = {.out = pass_on ? stderr : stdout, .everything = verbose, .top = (size_t)top};
     output_open(&output, NULL, pass_on, force);
     for (int i = 0; i < n; i++)
@@ -223,17 +157,14 @@ int main(int argc, char **argv)
         die_error(&error);
     setvbuf(show.out, NULL, _IOFBF, 65536);
     if (pass_on)
-        start_copy(&copier, operands, n);
+        copy = tee_start(operands, n);
 
     for (int i = 0; i < n_models; i++)
         show_model_file(&show, kernel, operands[i]);
     if (n_models == 0)
         show_stream(&show, kernel, operands, pass_on ? 0 : n);
 
-    if (pass_on) {
-        die_action(NULL, NULL);
-        finish_copy(&copier, NULL);
-    }
+    tee_finish(copy);
     vocab_close(vocab);
     gguf_close(gguf);
     return program_end();

@@ -1,81 +1,81 @@
 /* prefill: evaluates all tokens that the cache does not hold yet, many at once; tokens, or a state and
  * tokens, in; a state out. */
 #include "options.h"
-#include "stage/stage.h"
+#include "stage/prefill.h"
 
-#include <stdio.h>
+#ifdef UNROLL_MPI
+#include "dist/dist.h"
+#endif
 
-static struct engine_options engine_options;
-static const char *output_path, *reuse_path;
-static bool compress, force;
-static int logits_choice;
+#include <stdlib.h>
+#include <string.h>
+
+static struct prefill_options given;
 
 static const struct option_spec options[] = {
-    ROW_MODEL(&engine_options.model, 0),
-    ROW_CONTEXT(&engine_options.context, 0),
-    ROW_BATCH(&engine_options.batch, 0),
-    ROW_THREADS(&engine_options.threads, 0),
-    ROW_CACHE_TYPE(&engine_options.cache_type, 0),
-    ROW_REPACK(&engine_options.repack, 0),
-    {0, "logits", "last|all", OPTION_CHOICE, &logits_choice, 0, 0,
+    ROW_MODEL(&given.engine.model, 0),
+    ROW_CONTEXT(&given.engine.context, 0),
+    ROW_BATCH(&given.engine.batch, 0),
+    ROW_THREADS(&given.engine.threads, 0),
+    ROW_CACHE_TYPE(&given.engine.cache_type, 0),
+    ROW_REPACK(&given.engine.repack, 0),
+    {0, "logits", "last|all", OPTION_CHOICE, &given.logits, 0, 0,
      "logits of the last position, or of every position evaluated", 0},
-    ROW_REUSE(&reuse_path, 0),
-    ROW_OUTPUT(&output_path),
-    ROW_COMPRESS(&compress),
-    ROW_FORCE(&force),
-    ROW_VERBOSE(&engine_options.verbose, 0),
+    ROW_REUSE(&given.reuse, 0),
+    ROW_OUTPUT(&given.output),
+    ROW_COMPRESS(&given.compress),
+    ROW_FORCE(&given.force),
+    {0, "mpi", "auto|never|always", OPTION_CHOICE, &given.mpi, 0, 0,
+     "divide the positions over the ranks of an MPI job: when started as one of several (auto), ...", 0},
+    {0, "parallel-write", NULL, OPTION_FLAG, &given.parallel_write, 0, 0,
+     "every rank writes its part into the file of -o, which must be on a shared file system", 0},
+    ROW_VERBOSE(&given.engine.verbose, 0),
     {0},
 };
 static const struct program program = {
     "[STREAM ...]", "Evaluate the tokens of a prompt in one parallel pass: tokens (or a state and tokens) in, a state out.",
     options};
 
-/* Longest common prefix of two sequences' tokens. */
-static uint32_t common_prefix(const struct sequence *a, const struct sequence *b)
+#ifdef UNROLL_MPI
+
+/* The MPI build, which lies in libexec and is started by the other. */
+static void run(char **argv, char **operands, int n_operands)
 {
-    uint32_t n = 0;
-    while (n < a->n_tokens && n < b->n_tokens && a->tokens[n] == b->tokens[n])
-        n++;
-    return n;
+    (void)argv;
+    struct dist *dist = dist_start();
+    dist_prefill(dist, &given, operands, n_operands);
+    dist_finish(dist);
 }
 
-/* Shares with each lane that has no cache yet the pages of the sequence of `old` that has the longest prefix in
- * common; all but the last token at most, since its logits are wanted. */
-static void reuse(const struct engine *engine, struct state *state, const struct state *old)
+#else
+
+/* Each lane that has no cache yet shares the pages of the longest prefix that `old` has. */
+static void reuse(struct state *state, const struct state *old, bool verbose)
 {
     for (size_t i = 0; i < state->n_lanes; i++) {
         struct lane *lane = state->lane[i];
-        const struct lane *best = NULL;
-        uint32_t length = 0;
-        for (size_t j = 0; j < old->n_lanes && lane->cache.n_positions == 0; j++) {
-            uint32_t n = common_prefix(lane->tokens, old->lane[j]->tokens);
-            n = n < old->lane[j]->cache.n_positions ? n : old->lane[j]->cache.n_positions;
-            if (n > length) {
-                best = old->lane[j];
-                length = n;
-            }
-        }
-        length = length < lane_end(lane) ? length : lane_end(lane) - 1;
-        if (best && length > 0)
+        const struct lane *best;
+        uint32_t length = lane->cache.n_positions == 0 ? prefill_reusable(lane, old, &best) : 0;
+        if (length > 0)
             cache_share(&lane->cache, &best->cache, length);
-        if (engine->verbose)
-            warn("sequence %u: %u of %u positions reused", lane->tokens->id, best ? length : 0, lane_end(lane));
+        if (verbose)
+            warn("sequence %u: %u of %u positions reused", lane->tokens->id, length, lane_end(lane));
     }
 }
 
-int main(int argc, char **argv)
+static void run(char **argv, char **operands, int n_operands)
 {
-    program_start(argv);
-    int first = options_parse(&program, argc, argv, NULL, NULL);
-
+    prefill_hand_over(&given, argv);
+    if (given.parallel_write)
+        die(STATUS_USAGE, "--parallel-write is for a prefill on several ranks (--mpi)");
     struct output output;
-    struct record_writer writer = {.output = &output, .compress = compress};
+    struct record_writer writer = {.output = &output, .compress = given.compress};
     struct engine engine;
     struct state state, old = {0};
-    output_open(&output, output_path, true, force);
-    struct record_reader *reader = reader_open(argv + first, argc - first);
-    struct record_reader *old_reader = reuse_path ? reader_open((char **)&reuse_path, 1) : NULL;
-    engine_open(&engine, &engine_options);
+    output_open(&output, given.output, true, given.force);
+    struct record_reader *reader = reader_open(operands, n_operands);
+    struct record_reader *old_reader = given.reuse ? reader_open((char **)&given.reuse, 1) : NULL;
+    engine_open(&engine, &given.engine);
     state_init(&state, reader, &engine.facts);
     state_take_all(&state);
     for (size_t i = 0; i < state.n_lanes; i++)
@@ -85,16 +85,15 @@ int main(int argc, char **argv)
     if (old_reader) {
         state_init(&old, old_reader, &engine.facts);
         state_take_all(&old);
-        reuse(&engine, &state, &old);
+        reuse(&state, &old, engine.verbose);
     }
 
-    record_writer_report_errors(&writer);
     state_write_model(&writer, &engine.facts);
     for (size_t i = 0; i < state.n_lanes; i++) {
         struct lane *lane = state.lane[i];
         uint32_t n = lane_pending(lane);
         double begin = seconds_now();
-        engine_advance_writing(&engine, lane, logits_choice == 1, &writer);
+        engine_advance_writing(&engine, lane, given.logits == 1, &writer);
         double seconds = seconds_now() - begin;
         if (engine.verbose)
             warn("sequence %u: %u positions evaluated and written in %.1f ms (%.1f tokens/s); cache: %u positions, %llu bytes",
@@ -110,5 +109,19 @@ int main(int argc, char **argv)
     reader_close(old_reader);
     reader_close(reader);
     engine_close(&engine);
+}
+
+#endif
+
+int main(int argc, char **argv)
+{
+    program_start(argv);
+    char **words = allocate((size_t)argc + 1, sizeof *words); /* parsing changes the order */
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    int first = options_parse(&program, argc, argv, NULL, NULL);
+    if (given.parallel_write && (!given.output || given.compress))
+        die(STATUS_USAGE, "--parallel-write %s", given.output ? "cannot be had with --compress" : "needs -o FILE");
+    run(words, argv + first, argc - first);
+    free(words);
     return program_end();
 }

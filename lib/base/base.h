@@ -104,6 +104,9 @@ struct output {
 /* path NULL or "-": standard output.  `binary` output to a terminal is refused (STATUS_USAGE)
  * unless `force`. */
 void output_open(struct output *output, const char *path, bool binary, bool force);
+/* For a file (STATUS_USAGE where path is something else) that other processes write into too before it is
+ * complete: they find it as output->temporary. */
+void output_open_visible(struct output *output, const char *path);
 void output_write(struct output *output, const void *bytes, size_t size);
 /* Completes the output: syncs nothing, checks close, renames. */
 void output_close(struct output *output);

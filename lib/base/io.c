@@ -122,33 +122,49 @@ static void open_temporary(struct output *output, mode_t mode)
     fchmod(output->fd, mode);
 }
 
+/* A file that will replace `path`; visible: it has a name from the beginning. */
+static void open_beside(struct output *output, const char *path, const struct stat *old, bool visible)
+{
+    mode_t mask = umask(0);
+    umask(mask);
+    /* A symbolic link stays one: what it points to is replaced. */
+    output->path = old ? realpath(path, NULL) : copy_string(path);
+    if (!output->path)
+        die(STATUS_SYSTEM, "%s: cannot resolve:", path);
+    mode_t mode = old ? old->st_mode & 07777 : 0666 & ~mask;
+    char *slash = strrchr(output->path, '/');
+    char *folder = slash ? strndup(output->path, (size_t)(slash - output->path) + 1) : NULL;
+    output->fd = visible ? -1 : open(folder ? folder : ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    free(folder);
+    if (output->fd >= 0)
+        fchmod(output->fd, mode);
+    else
+        open_temporary(output, mode);
+}
+
+void output_open_visible(struct output *output, const char *path)
+{
+    struct stat status;
+    bool exists = stat(path, &status) == 0;
+    if (exists && !S_ISREG(status.st_mode))
+        die(STATUS_USAGE, "%s: not a regular file", path);
+    *output = (struct output){.fd = -1, .name = path};
+    open_beside(output, path, exists ? &status : NULL, true);
+}
+
 void output_open(struct output *output, const char *path, bool binary, bool force)
 {
     *output = (struct output){.fd = 1, .name = "standard output"};
     if (path && strcmp(path, "-") != 0) {
         struct stat status;
         bool exists = stat(path, &status) == 0;
-        mode_t mask = umask(0);
-        umask(mask);
         output->name = path;
         if (exists && !S_ISREG(status.st_mode)) {
             output->fd = open(path, O_WRONLY | O_CLOEXEC);
             if (output->fd < 0)
                 die(STATUS_SYSTEM, "%s: cannot open for writing:", path);
         } else {
-            /* A symbolic link stays one: what it points to is replaced. */
-            output->path = exists ? realpath(path, NULL) : copy_string(path);
-            if (!output->path)
-                die(STATUS_SYSTEM, "%s: cannot resolve:", path);
-            mode_t mode = exists ? status.st_mode & 07777 : 0666 & ~mask;
-            char *slash = strrchr(output->path, '/');
-            char *folder = slash ? strndup(output->path, (size_t)(slash - output->path) + 1) : NULL;
-            output->fd = open(folder ? folder : ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-            free(folder);
-            if (output->fd >= 0)
-                fchmod(output->fd, mode);
-            else
-                open_temporary(output, mode);
+            open_beside(output, path, exists ? &status : NULL, false);
         }
     }
     if (binary && !force && isatty(output->fd))

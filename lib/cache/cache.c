@@ -41,7 +41,7 @@ static struct cache_page *page_new(const struct cache_shape *shape)
 
 static void page_release(struct cache_page *page)
 {
-    if (--page->references > 0)
+    if (!page || --page->references > 0)
         return;
     if (!page->lasting)
         free(page->bytes);
@@ -53,14 +53,14 @@ static void push_page(struct cache_sequence *s, struct cache_page *page)
     s->page = grow(s->page, &s->capacity, s->n_pages + 1, sizeof(struct cache_page *));
     s->data = grow(s->data, &s->data_capacity, s->n_pages + 1, sizeof(uint8_t *));
     s->page[s->n_pages] = page;
-    s->data[s->n_pages++] = page->bytes;
+    s->data[s->n_pages++] = page ? page->bytes : NULL;
 }
 
 /* The page becomes this sequence's alone. */
 static void make_private(struct cache_sequence *s, size_t index)
 {
     struct cache_page *page = s->page[index];
-    if (page->references == 1 && !page->lasting)
+    if (!page || (page->references == 1 && !page->lasting))
         return;
     struct cache_page *copy = page_new(s->shape);
     memcpy(copy->bytes, page->bytes, cache_bytes(s->shape, CACHE_PAGE));
@@ -90,7 +90,8 @@ void cache_share(struct cache_sequence *dst, const struct cache_sequence *src, u
     dst->shape = src->shape;
     dst->n_positions = end < src->n_positions ? end : src->n_positions;
     for (size_t i = 0; i * CACHE_PAGE < dst->n_positions; i++) {
-        src->page[i]->references++;
+        if (src->page[i])
+            src->page[i]->references++;
         push_page(dst, src->page[i]);
     }
 }
@@ -101,6 +102,34 @@ void cache_release(struct cache_sequence *s)
     free(s->page);
     free(s->data);
     *s = (struct cache_sequence){.shape = s->shape};
+}
+
+/* ---- pages that are elsewhere -------------------------------------------------------------- */
+
+void cache_append_absent(struct cache_sequence *s, uint32_t count)
+{
+    s->n_positions += count;
+    while (s->n_pages < (s->n_positions + (size_t)CACHE_PAGE - 1) / CACHE_PAGE)
+        push_page(s, NULL);
+}
+
+uint8_t *cache_own(struct cache_sequence *s, size_t index)
+{
+    while (s->n_pages <= index)
+        push_page(s, NULL);
+    if (!s->page[index])
+        s->page[index] = page_new(s->shape);
+    else
+        make_private(s, index);
+    s->data[index] = s->page[index]->bytes;
+    return s->page[index]->bytes;
+}
+
+void cache_disown(struct cache_sequence *s, size_t index)
+{
+    page_release(s->page[index]);
+    s->page[index] = NULL;
+    s->data[index] = NULL;
 }
 
 /* ---- elements ------------------------------------------------------------------------------ */

@@ -40,6 +40,15 @@ void cache_cut(struct cache_sequence *sequence, uint32_t end);
 void cache_share(struct cache_sequence *dst, const struct cache_sequence *src, uint32_t end);
 void cache_release(struct cache_sequence *sequence);
 
+/* Where a sequence is divided over machines, the pages that are elsewhere are absent: data[i] is NULL.
+ *
+ * Appends `count` positions at n_positions, within one page, that are elsewhere. */
+void cache_append_absent(struct cache_sequence *sequence, uint32_t count);
+/* Makes page `index` this sequence's own: zeros where it was absent, a copy where it was shared. */
+uint8_t *cache_own(struct cache_sequence *sequence, size_t index);
+/* Makes page `index` absent. */
+void cache_disown(struct cache_sequence *sequence, size_t index);
+
 /* Rounds and stores one layer's keys (n_kv_heads, key_dim) and values (n_kv_heads, value_dim) of a
  * position that was extended to. */
 void cache_store(struct cache_sequence *sequence, uint32_t layer, uint32_t position, const float *keys,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- scratch ------------------------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------------------------- */
 
 static void renew(float **buffer, uint32_t rows, size_t width)
 {
@@ -14,14 +14,54 @@ static void renew(float **buffer, uint32_t rows, size_t width)
     *buffer = allocate_aligned((size_t)rows * width, sizeof **buffer);
 }
 
+static void rows_free(struct rows *rows)
+{
+    free(rows->x);
+    free(rows->cosine);
+    free(rows->sine);
+    free(rows->row);
+    free(rows->seen);
+    *rows = (struct rows){0};
+}
+
+static struct rows rows_new(const struct hyperparameters *h, uint32_t n)
+{
+    struct rows rows = {.n = n};
+    renew(&rows.x, n, h->dim);
+    renew(&rows.cosine, n, h->rope.dim / 2);
+    renew(&rows.sine, n, h->rope.dim / 2);
+    rows.row = allocate(n, sizeof *rows.row);
+    rows.seen = allocate(n, sizeof *rows.seen);
+    return rows;
+}
+
+/* Rows [begin, begin + n) of some. */
+static struct rows rows_part(const struct model *m, const struct rows *all, uint32_t begin, uint32_t n)
+{
+    size_t dim = m->hyper.dim, half = m->hyper.rope.dim / 2;
+    return (struct rows){n, all->x + begin * dim, all->cosine + begin * half, all->sine + begin * half,
+                         all->row + begin, all->seen + begin};
+}
+
+void scratch_free(struct scratch *s)
+{
+    rows_free(&s->rows);
+    free(s->h);
+    free(s->q);
+    free(s->k);
+    free(s->v);
+    free(s->attended);
+    free(s->gate);
+    free(s->up);
+}
+
 static void reserve(struct model *m, uint32_t rows)
 {
     const struct hyperparameters *h = &m->hyper;
     struct scratch *s = &m->scratch;
-    if (rows <= s->rows)
+    if (rows <= s->capacity)
         return;
-    s->rows = rows;
-    renew(&s->x, rows, h->dim);
+    s->capacity = rows;
     renew(&s->h, rows, h->dim);
     renew(&s->q, rows, (size_t)h->n_heads * h->cache.key_dim);
     renew(&s->k, rows, (size_t)h->cache.n_kv_heads * h->cache.key_dim);
@@ -29,12 +69,6 @@ static void reserve(struct model *m, uint32_t rows)
     renew(&s->attended, rows, (size_t)h->n_heads * h->cache.value_dim);
     renew(&s->gate, rows, h->n_ffn);
     renew(&s->up, rows, h->n_ffn);
-    renew(&s->cosine, rows, h->rope.dim / 2);
-    renew(&s->sine, rows, h->rope.dim / 2);
-    free(s->seen);
-    free(s->row);
-    s->seen = allocate(rows, sizeof *s->seen);
-    s->row = allocate(rows, sizeof *s->row);
 }
 
 /* ---- steps over rows, divided among threads ------------------------------------------------ */
@@ -70,54 +104,72 @@ static void multiply(struct model *m, const float *x, uint32_t cols, const struc
     kernel_multiply(m->kernel, m->threads, products, n, m->activations);
 }
 
+struct rows_job {
+    struct model *model;
+    const struct rows *rows;
+};
+
 /* Embeddings and angles of each row. */
 static void embed_rows(void *context, int thread, size_t begin, size_t end)
 {
-    struct model *m = context;
-    struct scratch *s = &m->scratch;
+    const struct rows_job *job = context;
+    const struct model *m = job->model;
+    const struct rows *rows = job->rows;
     uint32_t dim = m->hyper.dim, half = m->hyper.rope.dim / 2;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        matrix_row_f32(&m->embedding, s->row[i].token, s->x + i * dim);
-        rope_angles(&m->hyper, m->rope_frequency, s->row[i].position, s->cosine + i * half, s->sine + i * half);
+        matrix_row_f32(&m->embedding, rows->row[i].token, rows->x + i * dim);
+        rope_angles(&m->hyper, m->rope_frequency, rows->row[i].position, rows->cosine + i * half, rows->sine + i * half);
     }
 }
+
+/* Which of a layer's three projections; lib/dist has keys and values made a layer ahead. */
+enum { QUERIES = 1, KEYS_AND_VALUES = 2 };
 
 /* Everything between the products that make q, k, v and attention: biases, norms of the heads,
  * rotation, and the rounding of keys and values into the cache. */
 struct place_job {
     struct model *model;
+    const struct rows *rows;
     uint32_t layer;
+    int which;
 };
+
+/* One row's heads: x (heads, dim) += bias, normalised where the family does it, rotated. */
+static void finish_heads(const struct place_job *job, float *x, uint32_t heads, const float *bias, const float *weight,
+                         size_t row)
+{
+    const struct hyperparameters *h = &job->model->hyper;
+    const struct kernel *kernel = job->model->kernel;
+    uint32_t dim = h->cache.key_dim, half = h->rope.dim / 2;
+    if (bias)
+        kernel_add(kernel, x, bias, (size_t)heads * dim);
+    for (uint32_t head = 0; h->qk_norm && head < heads; head++)
+        kernel_rms_norm(kernel, x + head * dim, x + head * dim, weight, dim, h->norm_epsilon);
+    kernel_rope(kernel, x, heads, dim, h->rope.dim, job->rows->cosine + row * half, job->rows->sine + row * half,
+                h->rope.adjacent);
+}
 
 static void place_rows(void *context, int thread, size_t begin, size_t end)
 {
     const struct place_job *job = context;
-    struct model *m = job->model;
+    const struct model *m = job->model;
     const struct hyperparameters *h = &m->hyper;
     const struct layer *layer = &m->layers[job->layer];
-    const struct kernel *kernel = m->kernel;
-    uint32_t key_dim = h->cache.key_dim, kv_heads = h->cache.n_kv_heads, half = h->rope.dim / 2;
-    size_t n_q = (size_t)h->n_heads * key_dim, n_k = (size_t)kv_heads * key_dim,
+    uint32_t kv_heads = h->cache.n_kv_heads;
+    size_t n_q = (size_t)h->n_heads * h->cache.key_dim, n_k = (size_t)kv_heads * h->cache.key_dim,
            n_v = (size_t)kv_heads * h->cache.value_dim;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
         float *q = m->scratch.q + i * n_q, *k = m->scratch.k + i * n_k, *v = m->scratch.v + i * n_v;
-        const float *cosine = m->scratch.cosine + i * half, *sine = m->scratch.sine + i * half;
-        if (layer->query_bias) {
-            kernel_add(kernel, q, layer->query_bias, n_q);
-            kernel_add(kernel, k, layer->key_bias, n_k);
-            kernel_add(kernel, v, layer->value_bias, n_v);
+        if (job->which & QUERIES)
+            finish_heads(job, q, h->n_heads, layer->query_bias, layer->query_norm, i);
+        if (job->which & KEYS_AND_VALUES) {
+            finish_heads(job, k, kv_heads, layer->key_bias, layer->key_norm, i);
+            if (layer->value_bias)
+                kernel_add(m->kernel, v, layer->value_bias, n_v);
+            cache_store(job->rows->row[i].sequence, job->layer, job->rows->row[i].position, k, v);
         }
-        for (uint32_t head = 0; h->qk_norm && head < h->n_heads; head++)
-            kernel_rms_norm(kernel, q + head * key_dim, q + head * key_dim, layer->query_norm, key_dim,
-                            h->norm_epsilon);
-        for (uint32_t head = 0; h->qk_norm && head < kv_heads; head++)
-            kernel_rms_norm(kernel, k + head * key_dim, k + head * key_dim, layer->key_norm, key_dim,
-                            h->norm_epsilon);
-        kernel_rope(kernel, q, h->n_heads, key_dim, h->rope.dim, cosine, sine, h->rope.adjacent);
-        kernel_rope(kernel, k, kv_heads, key_dim, h->rope.dim, cosine, sine, h->rope.adjacent);
-        cache_store(m->scratch.row[i].sequence, job->layer, m->scratch.row[i].position, k, v);
     }
 }
 
@@ -143,135 +195,218 @@ static void silu_rows(void *context, int thread, size_t begin, size_t end)
                          (end - begin) * job->n);
 }
 
-/* ---- the two halves of a layer ------------------------------------------------------------- */
+/* ---- the parts of a layer ------------------------------------------------------------------ */
+
+/* Queries to scratch, keys and values to the cache: rope(W_q h), rope(W_k h), W_v h, h = norm(x). */
+static void project(struct model *m, uint32_t index, const struct rows *rows, int which)
+{
+    const struct layer *layer = &m->layers[index];
+    struct scratch *s = &m->scratch;
+    norm(m, s->h, rows->x, layer->attention_norm, m->hyper.dim, rows->n);
+    const struct product products[] = {{&layer->query, s->q, layer->query.rows},
+                                       {&layer->key, s->k, layer->key.rows},
+                                       {&layer->value, s->v, layer->value.rows}};
+    size_t first = which & QUERIES ? 0 : 1, end = which & KEYS_AND_VALUES ? 3 : 1;
+    multiply(m, s->h, m->hyper.dim, products + first, end - first, rows->n);
+    struct place_job place = {m, rows, index, which};
+    threads_run(m->threads, rows->n, 4, place_rows, &place);
+}
 
 /* Keeps the rows that want logits: above the last layer's keys and values nobody needs the others. */
-static uint32_t keep_wanted(struct model *m, uint32_t rows)
+static void keep_wanted(struct model *m, struct rows *rows)
 {
-    struct scratch *s = &m->scratch;
     size_t dim = m->hyper.dim, n_q = (size_t)m->hyper.n_heads * m->hyper.cache.key_dim;
+    float *q = m->scratch.q;
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < rows; i++) {
-        if (!s->row[i].wants_logits)
+    for (uint32_t i = 0; i < rows->n; i++) {
+        if (!rows->row[i].wants_logits)
             continue;
         if (kept != i) {
-            memcpy(s->x + kept * dim, s->x + i * dim, dim * sizeof *s->x);
-            memcpy(s->q + kept * n_q, s->q + i * n_q, n_q * sizeof *s->q);
-            s->row[kept] = s->row[i];
-            s->seen[kept] = s->seen[i];
+            memcpy(rows->x + kept * dim, rows->x + i * dim, dim * sizeof *rows->x);
+            memcpy(q + kept * n_q, q + i * n_q, n_q * sizeof *q);
+            rows->row[kept] = rows->row[i];
+            rows->seen[kept] = rows->seen[i];
         }
         kept++;
     }
-    return kept;
+    rows->n = kept;
 }
 
-/* x += W_o attention(rope(W_q h), rope(W_k h), W_v h), h = norm(x).  Returns the rows that go on. */
-static uint32_t attention_block(struct model *m, uint32_t index, uint32_t rows)
+/* x += W_o attention(q, keys, values), q in scratch.  The layer's keys and values lie at these offsets in the
+ * pages that rows->seen names. */
+static void attend(struct model *m, uint32_t index, const struct rows *rows, size_t key_offset, size_t value_offset)
 {
     const struct hyperparameters *h = &m->hyper;
-    const struct layer *layer = &m->layers[index];
     struct scratch *s = &m->scratch;
     uint32_t dim = h->dim, n_o = h->n_heads * h->cache.value_dim;
-    norm(m, s->h, s->x, layer->attention_norm, dim, rows);
-    const struct product qkv[] = {{&layer->query, s->q, layer->query.rows},
-                                  {&layer->key, s->k, layer->key.rows},
-                                  {&layer->value, s->v, layer->value.rows}};
-    multiply(m, s->h, dim, qkv, 3, rows);
-    struct place_job place = {m, index};
-    threads_run(m->threads, rows, 4, place_rows, &place);
-    if (index + 1 == h->n_layers)
-        rows = keep_wanted(m, rows);
-    if (rows == 0)
-        return 0;
     struct attention attention = {
         .n_heads = h->n_heads,
         .n_kv_heads = h->cache.n_kv_heads,
         .key_dim = h->cache.key_dim,
         .value_dim = h->cache.value_dim,
         .element = h->cache.element,
-        .key_offset = cache_key_offset(&h->cache, index),
-        .value_offset = cache_value_offset(&h->cache, index),
+        .key_offset = key_offset,
+        .value_offset = value_offset,
         .scale = 1.0f / sqrtf((float)h->cache.key_dim),
     };
-    kernel_attend(m->kernel, m->threads, &attention, s->seen, rows, s->q, s->attended);
-    multiply(m, s->attended, n_o, &(struct product){&layer->output, s->h, dim}, 1, rows);
-    struct pair_job residual = {m, s->x, s->h, dim};
-    threads_run(m->threads, rows, 16, add_rows, &residual);
-    return rows;
+    kernel_attend(m->kernel, m->threads, &attention, rows->seen, rows->n, s->q, s->attended);
+    multiply(m, s->attended, n_o, &(struct product){&m->layers[index].output, s->h, dim}, 1, rows->n);
+    struct pair_job residual = {m, rows->x, s->h, dim};
+    threads_run(m->threads, rows->n, 16, add_rows, &residual);
 }
 
 /* x += W_down (silu(W_gate h) * W_up h), h = norm(x) */
-static void ffn_block(struct model *m, uint32_t index, uint32_t rows)
+static void feed_forward(struct model *m, uint32_t index, const struct rows *rows)
 {
     const struct layer *layer = &m->layers[index];
     struct scratch *s = &m->scratch;
     uint32_t dim = m->hyper.dim, n_ffn = m->hyper.n_ffn;
-    norm(m, s->h, s->x, layer->ffn_norm, dim, rows);
+    norm(m, s->h, rows->x, layer->ffn_norm, dim, rows->n);
     const struct product gate_up[] = {{&layer->gate, s->gate, n_ffn}, {&layer->up, s->up, n_ffn}};
-    multiply(m, s->h, dim, gate_up, 2, rows);
-    struct pair_job activation = {m, s->gate, s->up, n_ffn}, residual = {m, s->x, s->h, dim};
-    threads_run(m->threads, rows, 4, silu_rows, &activation);
-    multiply(m, s->gate, n_ffn, &(struct product){&layer->down, s->h, dim}, 1, rows);
-    threads_run(m->threads, rows, 16, add_rows, &residual);
+    multiply(m, s->h, dim, gate_up, 2, rows->n);
+    struct pair_job activation = {m, s->gate, s->up, n_ffn}, residual = {m, rows->x, s->h, dim};
+    threads_run(m->threads, rows->n, 4, silu_rows, &activation);
+    multiply(m, s->gate, n_ffn, &(struct product){&layer->down, s->h, dim}, 1, rows->n);
+    threads_run(m->threads, rows->n, 16, add_rows, &residual);
 }
 
-/* ---- the pass ------------------------------------------------------------------------------ */
-
-/* Checks the rows, extends their caches, and notes what each row sees. */
-static bool prepare(struct model *m, const struct model_row *rows, uint32_t n_rows, struct error *error)
-{
-    for (uint32_t i = 0; i < n_rows; i++)
-        if (rows[i].token >= m->hyper.n_logits)
-            return error_set(error, STATUS_INPUT, "token %u at position %u: the model knows 0 to %u",
-                             rows[i].token, rows[i].position, m->hyper.n_logits - 1);
-    reserve(m, n_rows);
-    memcpy(m->scratch.row, rows, n_rows * sizeof *rows);
-    for (uint32_t i = 0; i < n_rows; i++)
-        cache_extend(rows[i].sequence, rows[i].position + 1);
-    for (uint32_t i = 0; i < n_rows; i++)
-        m->scratch.seen[i] = (struct attention_row){rows[i].sequence->data, 0, rows[i].position + 1};
-    return true;
-}
-
-static bool check_finite(const struct model *m, const float *x, uint32_t width, uint32_t rows, uint32_t layer,
+static bool check_finite(const struct model *m, const struct rows *rows, const float *x, uint32_t width, uint32_t layer,
                          struct error *error)
 {
-    size_t n = (size_t)rows * width, at = kernel_find_not_finite(m->kernel, x, n);
+    size_t n = (size_t)rows->n * width, at = kernel_find_not_finite(m->kernel, x, n);
     if (at == n)
         return true;
-    uint32_t position = m->scratch.row[at / width].position;
+    uint32_t position = rows->row[at / width].position;
     if (layer == m->hyper.n_layers)
         return error_set(error, STATUS_INPUT, "logits at position %u are not finite", position);
     return error_set(error, STATUS_INPUT, "values in layer %u at position %u are not finite", layer, position);
 }
 
-bool model_evaluate(struct model *m, const struct model_row *rows, uint32_t n_rows, float *logits,
-                    struct error *error)
+/* logits (n, n_logits) = W norm(x) */
+static bool make_logits(struct model *m, const struct rows *rows, float *logits, struct error *error)
+{
+    const struct hyperparameters *h = &m->hyper;
+    norm(m, m->scratch.h, rows->x, m->output_norm, h->dim, rows->n);
+    multiply(m, m->scratch.h, h->dim, &(struct product){&m->output, logits, h->n_logits}, 1, rows->n);
+    return check_finite(m, rows, logits, h->n_logits, h->n_layers, error);
+}
+
+/* ---- the pass ------------------------------------------------------------------------------ */
+
+static bool check_tokens(const struct model *m, const struct model_row *rows, uint32_t n_rows, struct error *error)
+{
+    for (uint32_t i = 0; i < n_rows; i++)
+        if (rows[i].token >= m->hyper.n_logits)
+            return error_set(error, STATUS_INPUT, "token %u at position %u: the model knows 0 to %u",
+                             rows[i].token, rows[i].position, m->hyper.n_logits - 1);
+    return true;
+}
+
+static void embed(struct model *m, const struct rows *rows)
+{
+    struct rows_job job = {m, rows};
+    threads_run(m->threads, rows->n, 4, embed_rows, &job);
+}
+
+/* Extends the caches of the rows, and notes what each row sees. */
+static struct rows prepare(struct model *m, const struct model_row *given, uint32_t n)
 {
     struct scratch *s = &m->scratch;
+    if (n > s->rows.n) {
+        rows_free(&s->rows);
+        s->rows = rows_new(&m->hyper, n);
+    }
+    reserve(m, n);
+    memcpy(s->rows.row, given, n * sizeof *given);
+    for (uint32_t i = 0; i < n; i++)
+        cache_extend(given[i].sequence, given[i].position + 1);
+    for (uint32_t i = 0; i < n; i++)
+        s->rows.seen[i] = (struct attention_row){given[i].sequence->data, 0, given[i].position + 1};
+    return rows_part(m, &s->rows, 0, n);
+}
+
+bool model_evaluate(struct model *m, const struct model_row *given, uint32_t n_rows, float *logits,
+                    struct error *error)
+{
     const struct hyperparameters *h = &m->hyper;
-    uint32_t n = n_rows;
-    if (n == 0)
+    if (n_rows == 0)
         return true;
-    bool ok = prepare(m, rows, n_rows, error);
-    if (ok)
-        threads_run(m->threads, n, 4, embed_rows, m);
-    for (uint32_t layer = 0; layer < h->n_layers && ok && n > 0; layer++) {
-        n = attention_block(m, layer, n);
-        if (n > 0)
-            ffn_block(m, layer, n);
-        ok = check_finite(m, s->x, h->dim, n, layer, error);
+    if (!check_tokens(m, given, n_rows, error))
+        return false;
+    struct rows rows = prepare(m, given, n_rows);
+    bool ok = true;
+    embed(m, &rows);
+    for (uint32_t layer = 0; layer < h->n_layers && ok && rows.n > 0; layer++) {
+        project(m, layer, &rows, QUERIES | KEYS_AND_VALUES);
+        if (layer + 1 == h->n_layers)
+            keep_wanted(m, &rows);
+        if (rows.n == 0)
+            break;
+        attend(m, layer, &rows, cache_key_offset(&h->cache, layer), cache_value_offset(&h->cache, layer));
+        feed_forward(m, layer, &rows);
+        ok = check_finite(m, &rows, rows.x, h->dim, layer, error);
     }
-    if (ok && n > 0) {
-        norm(m, s->h, s->x, m->output_norm, h->dim, n);
-        multiply(m, s->h, h->dim, &(struct product){&m->output, logits, h->n_logits}, 1, n);
-        ok = check_finite(m, logits, h->n_logits, n, h->n_layers, error);
-    }
+    if (ok && rows.n > 0)
+        ok = make_logits(m, &rows, logits, error);
     for (uint32_t i = 0; i < n_rows; i++) {
         if (ok)
-            rows[i].sequence->n_positions = rows[i].position + 1;
+            given[i].sequence->n_positions = given[i].position + 1;
         else
-            cache_cut(rows[i].sequence, rows[i].sequence->n_positions);
+            cache_cut(given[i].sequence, given[i].sequence->n_positions);
     }
     return ok;
+}
+
+/* ---- the pass in steps --------------------------------------------------------------------- */
+
+struct model_pass {
+    struct model *model;
+    struct rows rows; /* all of them */
+};
+
+struct model_pass *model_pass_begin(struct model *m, const struct model_row *given, uint32_t n, struct error *error)
+{
+    if (!check_tokens(m, given, n, error))
+        return NULL;
+    struct model_pass *pass = allocate(1, sizeof *pass);
+    *pass = (struct model_pass){m, rows_new(&m->hyper, n)};
+    memcpy(pass->rows.row, given, n * sizeof *given);
+    embed(m, &pass->rows);
+    return pass;
+}
+
+void model_pass_keys(struct model_pass *pass, uint32_t layer, uint32_t begin, uint32_t n)
+{
+    struct rows rows = rows_part(pass->model, &pass->rows, begin, n);
+    reserve(pass->model, n);
+    project(pass->model, layer, &rows, KEYS_AND_VALUES);
+}
+
+bool model_pass_layer(struct model_pass *pass, uint32_t layer, uint32_t begin, uint32_t n,
+                      const uint8_t *const *pages, struct error *error)
+{
+    struct model *m = pass->model;
+    const struct cache_shape *shape = &m->hyper.cache;
+    struct rows rows = rows_part(m, &pass->rows, begin, n);
+    reserve(m, n);
+    for (uint32_t i = 0; i < n; i++)
+        rows.seen[i] = (struct attention_row){pages, 0, rows.row[i].position + 1};
+    project(m, layer, &rows, QUERIES);
+    attend(m, layer, &rows, 0, cache_value_offset(shape, 0) - cache_key_offset(shape, 0));
+    feed_forward(m, layer, &rows);
+    return check_finite(m, &rows, rows.x, m->hyper.dim, layer, error);
+}
+
+bool model_pass_logits(struct model_pass *pass, uint32_t begin, uint32_t n, float *logits, struct error *error)
+{
+    struct rows rows = rows_part(pass->model, &pass->rows, begin, n);
+    reserve(pass->model, n);
+    return make_logits(pass->model, &rows, logits, error);
+}
+
+void model_pass_end(struct model_pass *pass)
+{
+    if (pass)
+        rows_free(&pass->rows);
+    free(pass);
 }

@@ -14,19 +14,25 @@ struct layer {
     struct matrix gate, up, down;                                /* (ffn, dim), (ffn, dim), (dim, ffn) */
 };
 
-/* What a pass works in; grows to the largest number of rows seen. */
+/* Tokens on their way through the layers. */
+struct rows {
+    uint32_t n;
+    float *x;                   /* (n, dim) residual stream */
+    float *cosine, *sine;       /* (n, rope dim / 2) */
+    struct model_row *row;      /* (n) */
+    struct attention_row *seen; /* (n) */
+};
+
+/* What the layers work in; grows to the largest number of rows seen. */
 struct scratch {
-    uint32_t rows;
-    float *x;       /* (rows, dim) residual stream */
+    uint32_t capacity;
+    struct rows rows; /* of model_evaluate */
     float *h;       /* (rows, dim) normalised input of a block, then its output */
     float *q;       /* (rows, heads, key_dim) */
     float *k;       /* (rows, kv heads, key_dim) */
     float *v;       /* (rows, kv heads, value_dim) */
     float *attended; /* (rows, heads, value_dim) */
     float *gate, *up; /* (rows, ffn) */
-    float *cosine, *sine; /* (rows, rope dim / 2) */
-    struct attention_row *seen;
-    struct model_row *row;
 };
 
 struct model {
@@ -50,6 +56,9 @@ double *rope_frequencies(const struct hyperparameters *hyper, const float *facto
 /* Cosines and sines of one position: (rope dim / 2) each. */
 void rope_angles(const struct hyperparameters *hyper, const double *frequency, uint32_t position,
                  float *cosine, float *sine);
+
+/* Frees what a pass works in. */
+void scratch_free(struct scratch *scratch);
 
 /* Puts the kept layout in the place of the file's, as `repack` says.  Fails only for MODEL_REPACK_ONLY. */
 bool layout_apply(struct model *model, const struct gguf *gguf, enum model_repack repack, struct error *error);

@@ -322,22 +322,6 @@ struct model *model_open(const struct gguf *gguf, const struct model_options *op
     return m;
 }
 
-static void scratch_free(struct scratch *s)
-{
-    free(s->x);
-    free(s->h);
-    free(s->q);
-    free(s->k);
-    free(s->v);
-    free(s->attended);
-    free(s->gate);
-    free(s->up);
-    free(s->cosine);
-    free(s->sine);
-    free(s->seen);
-    free(s->row);
-}
-
 void model_close(struct model *m)
 {
     if (!m)

@@ -69,4 +69,27 @@ struct model_row {
 bool model_evaluate(struct model *model, const struct model_row *rows, uint32_t n_rows, float *logits,
                     struct error *error);
 
+/* ---- the pass in steps --------------------------------------------------------------------- */
+
+/* For who drives the layers because some of the keys and values come from elsewhere (lib/dist).  All rows are
+ * held from the first layer to the last, and are worked on in ranges [begin, begin + n) of any size:
+ *
+ *     begin; then for each layer: keys of all rows, layer of all rows; then logits
+ *
+ * where the keys of a range may follow at once on the layer below.  In the last layer rows that want no logits may
+ * be left out.  The bits are those of model_evaluate; the caches' n_positions is the caller's business. */
+struct model_pass;
+/* Embeds the rows, which are copied.  A token that the model has no embedding for is an error: NULL. */
+struct model_pass *model_pass_begin(struct model *model, const struct model_row *rows, uint32_t n_rows,
+                                    struct error *error);
+/* Makes a layer's keys and values of the range, in the pages of their sequences, which must be there. */
+void model_pass_keys(struct model_pass *pass, uint32_t layer, uint32_t begin, uint32_t n);
+/* Attention and feed-forward of the range.  pages[i]: the layer's keys and then values of positions 64 i to
+ * 64 i + 63, as they lie in a page of the cache, aligned to 64 bytes.  A value that is not finite is an error. */
+bool model_pass_layer(struct model_pass *pass, uint32_t layer, uint32_t begin, uint32_t n,
+                      const uint8_t *const *pages, struct error *error);
+/* logits (n, n_logits) of the range */
+bool model_pass_logits(struct model_pass *pass, uint32_t begin, uint32_t n, float *logits, struct error *error);
+void model_pass_end(struct model_pass *pass);
+
 #endif

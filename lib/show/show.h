@@ -26,4 +26,12 @@ void show_sequences(struct show *show, struct record_reader *reader);
 /* Values, tensors, and totals by type. */
 void show_gguf(struct show *show, const struct gguf *gguf);
 
+/* A thread copies the streams that the operands name to standard output, byte for byte, and to what a reader then finds
+ * on standard input.  So nothing that the reader thinks of them changes what is passed on: when the
+ * program dies, all the rest is copied first. */
+struct tee;
+struct tee *tee_start(char **operands, int n);
+/* After the reader has read everything; NULL does nothing. */
+void tee_finish(struct tee *tee);
+
 #endif

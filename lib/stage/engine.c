@@ -44,29 +44,34 @@ static void fill_facts(struct model_facts *f, const struct model *model, const s
 void engine_open(struct engine *engine, const struct engine_options *options)
 {
     struct error error;
+    if (!engine_try_open(engine, options, &error))
+        die_error(&error);
+}
+
+bool engine_try_open(struct engine *engine, const struct engine_options *options, struct error *error)
+{
     struct vocab_facts vocab;
     const char *path = model_path(options->model);
     double begin = seconds_now();
     *engine = (struct engine){.batch = options->batch ? (uint32_t)options->batch : 512, .verbose = options->verbose};
-    engine->gguf = gguf_open(path, &error);
+    engine->gguf = gguf_open(path, error);
     if (!engine->gguf)
-        die_error(&error);
+        return false;
     const struct model_options model_options = {
         .n_context = (uint32_t)options->context,
         .element = options->cache_type == 1 ? TENSOR_F32 : TENSOR_F16,
         .n_threads = options->threads ? (int)options->threads : threads_available(),
         .repack = (enum model_repack)options->repack,
     };
-    engine->model = model_open(engine->gguf, &model_options, &error);
-    if (!engine->model || !vocab_facts(&vocab, engine->gguf, &error)) {
-        error_prefix(&error, path);
-        die_error(&error);
-    }
+    engine->model = model_open(engine->gguf, &model_options, error);
+    if (!engine->model || !vocab_facts(&vocab, engine->gguf, error))
+        return error_prefix(error, path);
     fill_facts(&engine->facts, engine->model, &vocab);
     vocab_facts_free(&vocab);
     if (engine->verbose)
         warn("model '%s' (%s), kernel %s, %s layout, %d threads, opened in %.1f ms", engine->facts.name, path,
              kernel_name(model_kernel(engine->model)), model_repacked(engine->model) ? "interleaved" : "plain", model_options.n_threads, 1e3 * (seconds_now() - begin));
+    return true;
 }
 
 void engine_close(struct engine *engine)
@@ -155,14 +160,11 @@ void engine_write(struct engine *engine, struct lane *lane, struct record_writer
 }
 
 /* With the logits of every position: page by page, so that at most a page of logits is held, and so that
- * the records do not depend on the size of the chunks.  The logits of a page's last position wait for the tokens of
- * the next page: only those of the last position of all are about the last token that is known, and only they
- * are a question to `sample`. */
+ * the records do not depend on the size of the chunks. */
 static void advance_every(struct engine *engine, struct lane *lane, struct record_writer *writer)
 {
     size_t n_logits = engine->facts.n_logits;
     float *logits = allocate(CACHE_PAGE * n_logits, sizeof *logits);
-    bool held = false; /* lane->logits wait */
     uint32_t end = lane_end(lane), written = write_pages(engine, lane, 0, lane->cache.n_positions, writer);
     while (lane->cache.n_positions < end) {
         uint32_t first = lane->cache.n_positions, last = page_end(first) < end ? page_end(first) : end;
@@ -171,15 +173,9 @@ static void advance_every(struct engine *engine, struct lane *lane, struct recor
             evaluate(engine, lane, next, true, logits + (lane->cache.n_positions - first) * n_logits);
         }
         written = write_pages(engine, lane, written, last, writer);
-        if (held)
-            state_write_logits(writer, &engine->facts, lane->tokens->id, first - 1, lane->logits, true);
-        for (uint32_t p = first; p + 1 < last; p++)
-            state_write_logits(writer, &engine->facts, lane->tokens->id, p, logits + (p - first) * n_logits, true);
-        memcpy(lane->logits, logits + (last - 1 - first) * n_logits, n_logits * sizeof *logits);
-        held = true;
+        for (uint32_t p = first; p < last; p++)
+            state_write_logits(writer, &engine->facts, lane->tokens->id, p, logits + (p - first) * n_logits, p + 1 < end);
     }
-    lane->logits_position = (int64_t)end - 1;
-    state_write_logits(writer, &engine->facts, lane->tokens->id, end - 1, lane->logits, false);
     free(logits);
 }
 

@@ -32,6 +32,8 @@ struct engine {
 };
 /* Opens the model; ends the program with a message when that fails. */
 void engine_open(struct engine *engine, const struct engine_options *options);
+/* The same with the error returned: what was opened is not closed again. */
+bool engine_try_open(struct engine *engine, const struct engine_options *options, struct error *error);
 void engine_close(struct engine *engine);
 
 /* Ends the program unless the lane begins at position 0, holds a token, and fits into the context; to be

@@ -41,7 +41,7 @@ uint32_t lane_token(const struct lane *lane, uint32_t position)
 }
 
 /* The lanes stand in the reader's order, so a new sequence is always the next lane. */
-static struct lane *lane_of(struct state *state, uint32_t id)
+struct lane *state_lane(struct state *state, uint32_t id)
 {
     while (state->n_lanes < reader_n_sequences(state->reader)) {
         struct lane *lane = allocate(1, sizeof *lane);
@@ -77,7 +77,7 @@ static void take_logits(struct state *state, struct lane *lane, const struct rec
 
 static void take_fork(struct state *state, struct lane *lane, const struct record *record)
 {
-    struct lane *source = lane_of(state, load_u32(reader_used_payload(state->reader)));
+    struct lane *source = state_lane(state, load_u32(reader_used_payload(state->reader)));
     if (source == lane)
         cache_cut(&lane->cache, record->position);
     else
@@ -91,7 +91,7 @@ struct lane *state_take(struct state *state, const struct record *record)
         take_model(state);
     if (record->type == RECORD_MODEL || record->type >= RECORD_ANCILLARY)
         return NULL;
-    struct lane *lane = lane_of(state, record->sequence);
+    struct lane *lane = state_lane(state, record->sequence);
     if (record->binding && record->type == RECORD_TOKENS && record->binding != state->facts->vocabulary_fingerprint)
         reader_die(state->reader, STATUS_INPUT, "tokens of vocabulary %08x, but model '%s' has vocabulary %08x",
                    record->binding, state->facts->name, state->facts->vocabulary_fingerprint);
@@ -102,7 +102,10 @@ struct lane *state_take(struct state *state, const struct record *record)
             reader_die(state->reader, STATUS_INPUT, "keys and values for position %u, which was evaluated already",
                        record->position);
         const uint8_t *bytes = reader_payload(state->reader, &mapped);
-        cache_append(&lane->cache, record->count, bytes, mapped);
+        if (state->place)
+            state->place(state->context, lane, record->count, bytes, mapped);
+        else
+            cache_append(&lane->cache, record->count, bytes, mapped);
         break;
     case RECORD_LOGITS:
         take_logits(state, lane, record);
@@ -152,6 +155,16 @@ void state_write_tokens(struct record_writer *writer, const struct model_facts *
     }
 }
 
+struct record state_cache_record(const struct model_facts *facts, uint32_t sequence, uint32_t begin, uint32_t end)
+{
+    return (struct record){.type = RECORD_CACHE,
+                           .flags = RECORD_OPEN,
+                           .sequence = sequence,
+                           .position = begin,
+                           .count = end - begin,
+                           .binding = facts->model_fingerprint};
+}
+
 void state_write_positions(struct record_writer *writer, const struct model_facts *facts, const struct lane *lane,
                            uint32_t begin, uint32_t end)
 {
@@ -159,14 +172,8 @@ void state_write_positions(struct record_writer *writer, const struct model_fact
     if (end - begin < CACHE_PAGE)
         scratch = allocate(cache_bytes(lane->cache.shape, CACHE_PAGE), 1);
     const uint8_t *bytes = cache_packed(&lane->cache, begin, end - begin, scratch);
-    record_write(writer,
-                 (struct record){.type = RECORD_CACHE,
-                                 .flags = RECORD_OPEN,
-                                 .sequence = lane->tokens->id,
-                                 .position = begin,
-                                 .count = end - begin,
-                                 .binding = facts->model_fingerprint},
-                 bytes, cache_bytes(lane->cache.shape, end - begin));
+    record_write(writer, state_cache_record(facts, lane->tokens->id, begin, end), bytes,
+                 cache_bytes(lane->cache.shape, end - begin));
     free(scratch);
     state_write_tokens(writer, facts, lane, begin, end);
 }

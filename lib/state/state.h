@@ -21,6 +21,9 @@ struct state {
     struct cache_shape shape;
     struct lane **lane; /* in order of appearance in the stream, as the reader counts sequences */
     size_t n_lanes, capacity;
+    /* Where set, this gets the payloads of CACHE records in the place of cache_append. */
+    void (*place)(void *context, struct lane *lane, uint32_t count, const uint8_t *bytes, bool lasting);
+    void *context;
 };
 
 /* An empty state that will be filled from a reader.  reader and facts must outlive it. */
@@ -31,6 +34,9 @@ void state_free(struct state *state);
 struct lane *state_take(struct state *state, const struct record *record);
 /* Takes in everything up to the end of the input. */
 void state_take_all(struct state *state);
+
+/* The lane of a sequence that the reader knows. */
+struct lane *state_lane(struct state *state, uint32_t id);
 
 /* One past the last position with a known token. */
 uint32_t lane_end(const struct lane *lane);
@@ -45,6 +51,8 @@ void state_write_model(struct record_writer *writer, const struct model_facts *f
 /* Cache and tokens of the positions [begin, end), which lie within one page; all OPEN. */
 void state_write_positions(struct record_writer *writer, const struct model_facts *facts, const struct lane *lane,
                            uint32_t begin, uint32_t end);
+/* The header of that CACHE record, for who has the bytes elsewhere. */
+struct record state_cache_record(const struct model_facts *facts, uint32_t sequence, uint32_t begin, uint32_t end);
 /* Tokens alone. */
 void state_write_tokens(struct record_writer *writer, const struct model_facts *facts, const struct lane *lane,
                         uint32_t begin, uint32_t end);
