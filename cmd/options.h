@@ -44,7 +44,7 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
 #define ROW_SPECIAL(target, forward) \
     {0, "special", NULL, OPTION_FLAG, target, 0, 0, "texts of special tokens in the text become these tokens", forward}
 #define ROW_BOS(target, forward) \
-    {0, "bos", "auto|always|never", OPTION_CHOICE, target, 0, 0, "begin with BOS: as the model wants (auto), ...", forward}
+    {0, "bos", "auto|always|never", OPTION_CHOICE, target, 0, 0, "whether the text begins with BOS (auto: as the model wants)", forward}
 #define ROW_PRE(target, forward) \
     {0, "pre", "NAME", OPTION_TEXT, target, 0, 0, "pre-tokeniser, in the place of the one the model names", forward}
 

@@ -73,6 +73,7 @@ static void run(char **argv, char **operands, int n_operands)
     struct engine engine;
     struct state state, old = {0};
     output_open(&output, given.output, true, given.force);
+    record_writer_report_errors(&writer);
     struct record_reader *reader = reader_open(operands, n_operands);
     struct record_reader *old_reader = given.reuse ? reader_open((char **)&given.reuse, 1) : NULL;
     engine_open(&engine, &given.engine);

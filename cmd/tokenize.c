@@ -126,15 +126,14 @@ static void print_list(const struct vocab *vocab, const struct token_list *token
     free(text);
 }
 
-static void write_tokens(const struct vocab *vocab, const struct token_list *tokens, struct output *output)
+static void write_tokens(const struct vocab *vocab, const struct token_list *tokens, struct record_writer *writer)
 {
-    struct record_writer writer = {.output = output};
     uint8_t *payload = allocate(tokens->count, 4);
     for (size_t i = 0; i < tokens->count; i++)
         store_u32(payload + 4 * i, tokens->ids[i]);
-    record_write(&writer, (struct record){.type = RECORD_TOKENS, .sequence = (uint32_t)sequence,
-                                          .position = append ? RECORD_APPEND : 0, .count = (uint32_t)tokens->count,
-                                          .binding = vocab_facts_of(vocab)->fingerprint},
+    record_write(writer, (struct record){.type = RECORD_TOKENS, .sequence = (uint32_t)sequence,
+                                         .position = append ? RECORD_APPEND : 0, .count = (uint32_t)tokens->count,
+                                         .binding = vocab_facts_of(vocab)->fingerprint},
                  payload, 4 * tokens->count);
     free(payload);
 }
@@ -146,12 +145,16 @@ int main(int argc, char **argv)
 
     struct error error;
     struct output output;
+    struct record_writer writer = {.output = &output};
+    bool records = !list_ids && !only_count;
     struct token_list tokens = {0};
     if (append && bos == BOS_ALWAYS)
         die(STATUS_USAGE, "--append goes on with a text, --bos always begins one: give one of them");
     if (list_ids && only_count)
         die(STATUS_USAGE, "give --ids or --count, not both");
-    output_open(&output, output_path, !list_ids && !only_count, force);
+    output_open(&output, output_path, records, force);
+    if (records)
+        record_writer_report_errors(&writer);
     struct bytes text = find_text(argv + first, argc - first);
     model = model_path(model);
     struct gguf *gguf = gguf_open(model, &error);
@@ -166,12 +169,13 @@ int main(int argc, char **argv)
     drop_double_bos(vocab, &tokens);
     if (tokens.count > RECORD_MAX_TOKENS)
         die(STATUS_INPUT, "the text has %zu tokens, a sequence has at most %u", tokens.count, RECORD_MAX_TOKENS);
-    if (list_ids || only_count)
-        print_list(vocab, &tokens, &output);
+    if (records)
+        write_tokens(vocab, &tokens, &writer);
     else
-        write_tokens(vocab, &tokens, &output);
+        print_list(vocab, &tokens, &output);
 
     output_close(&output);
+    record_writer_free(&writer);
     vocab_close(vocab);
     gguf_close(gguf);
     free(tokens.ids);

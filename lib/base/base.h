@@ -108,7 +108,7 @@ void output_open(struct output *output, const char *path, bool binary, bool forc
  * complete: they find it as output->temporary. */
 void output_open_visible(struct output *output, const char *path);
 void output_write(struct output *output, const void *bytes, size_t size);
-/* Completes the output: syncs nothing, checks close, renames. */
+/* Completes the output: checks the close and renames; standard output is left to program_end. */
 void output_close(struct output *output);
 
 /* ---- numbers (number.c) -------------------------------------------------------------------- */

@@ -95,7 +95,8 @@ void activations_prepare(const struct kernel *kernel, struct threads *threads,
         tensor_type_facts(weight_type)->block_items == 32 ? &x->by_32 : &x->by_256;
     if (form->made)
         return;
-    uint32_t tile_rows = kernel->quants->tile_rows;
+    uint32_t tile_rows =
+        form->block == 32 ? kernel->quants->tile_rows_32 : kernel->quants->tile_rows_256;
     make_room(form, x->rows, x->cols, tile_rows && x->rows >= tile_rows);
     struct work work = {kernel, x, form};
     if (threads && x->rows >= 4)

@@ -73,13 +73,15 @@ static void quantise(const struct activations *x, struct quantised *out, size_t 
 
 /* ---- weights in tiles ------------------------------------------------------------------------ */
 
-/* What is made of a panel at once. */
-#define SHORT_BLOCKS 16
-#define LONG_BLOCKS  2
-#define PANELS       4
+/* The pieces that work is done in, for the caches: of two panels, 256 inputs (weights, prepared:
+ * the first level), of x, 512 rows (the second); sums of 8 panels by 512 rows wait in the second. */
+#define SHORT_BLOCKS 8
+#define LONG_BLOCKS  1
+#define RANGE        8
+#define GROUPS       32
 
 struct weights {
-    _Alignas(64) uint8_t tiles[18 * TILE]; /* a block: one, or 4 or 8 and the mins */
+    _Alignas(64) uint8_t tiles[9 * TILE]; /* a tile for each short block; planes and mins of a long */
     vf d[SHORT_BLOCKS], m[SHORT_BLOCKS];
 };
 
@@ -109,9 +111,6 @@ INLINE bool is_signed(enum tensor_type type)
 {
     return type == TENSOR_Q3_K || type == TENSOR_Q6_K || type == TENSOR_IQ4_XS;
 }
-
-/* Tiles of a block: the planes and, where there is one, the mins. */
-#define TILES_LONG(type) (4 * planes_of(type) + has_minimum(type))
 
 INLINE vu multiply_16(vu a, vu b)
 {
@@ -244,7 +243,7 @@ INLINE void prepare(enum tensor_type type, const uint8_t *panel, size_t n, struc
             w->m[b] = has_scales(type) ? -load_halves(halves + 2 * PANEL)
                                        : load_halves(halves + 2 * PANEL);
         if (has_scales(type))
-            prepare_long(type, panel, w->tiles + b * TILES_LONG(type) * TILE);
+            prepare_long(type, panel, w->tiles);
         else
             prepare_short(type, panel, w->tiles + b * TILE);
     }
@@ -270,71 +269,121 @@ static void configure_tiles(void)
     _tile_loadconfig(&config);
 }
 
-/* Sixteen rows of x times `n` blocks of a panel, added to y. */
+/* Sixteen rows of x times `n` blocks of a pair of panels, added to y. */
 struct tile_task {
-    const struct weights *w;
-    const struct quantised *x;
-    size_t group, first, n; /* of rows of x; of blocks */
-    float *y;
-    size_t stride;
-    unsigned rows, columns;
+    const struct weights *w; /* (2) */
+    size_t n;
+    const uint8_t *x, *sum_tiles;
+    const float *d, *sum;
+    vf *y; /* (2, 16): for each panel sixteen rows of sixteen outputs */
 };
 
-INLINE void load_y(const struct tile_task *t, vf *y)
-{
-    UNROLL
-    for (unsigned r = 0; r < 16; r++)
-        y[r] = t->first && r < t->rows ? load_floats(t->y + r * t->stride, t->columns) : (vf){0};
-}
+/* Factors d * d_x that are made while the tiles are at work, as many as there are registers: of both
+ * blocks of a pair for the first HOISTED rows, of the first block for all.  The compiler must not move
+ * them to where they are used. */
+#define HOISTED 12
+#define KEEP(x) __asm__ volatile("" : "+v"(x))
 
-INLINE void store_y(const struct tile_task *t, const vf *y)
+/* One or two blocks of 32 from `b` on, of both panels, in the tiles 0 to 3: panel, block. */
+INLINE void products_short(const struct tile_task *t, size_t b, bool two)
 {
-    UNROLL
-    for (unsigned r = 0; r < 16; r++)
-        if (r < t->rows)
-            store_floats(t->y + r * t->stride, y[r], t->columns);
-}
-
-/* One block of 32, into one of two tiles in turn. */
-INLINE void product_short(const struct tile_task *t, const uint8_t *x, size_t block, float *sum)
-{
-    if (block & 1) {
-        _tile_zero(0);
-        _tile_loadd(2, x + block * TILE, 64);
-        _tile_loadd(3, t->w->tiles + block * TILE, 64);
-        _tile_dpbf16ps(0, 2, 3);
-        _tile_stored(0, sum, 64);
-    } else {
-        _tile_zero(1);
-        _tile_loadd(4, x + block * TILE, 64);
-        _tile_loadd(5, t->w->tiles + block * TILE, 64);
-        _tile_dpbf16ps(1, 4, 5);
-        _tile_stored(1, sum, 64);
-    }
+    const uint8_t *x = t->x + b * TILE;
+    const uint8_t *w0 = t->w[0].tiles + b * TILE, *w1 = t->w[1].tiles + b * TILE;
     BARRIER();
+    _tile_loadd(4, x, 64);
+    _tile_loadd(6, w0, 64);
+    _tile_zero(0);
+    _tile_dpbf16ps(0, 4, 6);
+    if (two) {
+        _tile_loadd(5, x + TILE, 64);
+        _tile_loadd(7, w0 + TILE, 64);
+        _tile_zero(1);
+        _tile_dpbf16ps(1, 5, 7);
+    }
+    _tile_loadd(6, w1, 64);
+    _tile_zero(2);
+    _tile_dpbf16ps(2, 4, 6);
+    if (two) {
+        _tile_loadd(7, w1 + TILE, 64);
+        _tile_zero(3);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+}
+
+INLINE void store_tiles(float *sums)
+{
+    _tile_stored(0, sums, 64);
+    _tile_stored(1, sums + 256, 64);
+    _tile_stored(2, sums + 512, 64);
+    _tile_stored(3, sums + 768, 64);
+    BARRIER();
+}
+
+INLINE vf load_sum(const float *sums, unsigned row)
+{
+    return (vf)load_words(sums + 16 * row);
+}
+
+/* The blocks b and b + 1 of a type without minimum. */
+INLINE void multiply_two(const struct tile_task *t, size_t b, float *sums)
+{
+    const float *d_x = t->d + 16 * b, *e_x = d_x + 16;
+    vf d = t->w[0].d[b], e = t->w[0].d[b + 1], next_d = t->w[1].d[b], next_e = t->w[1].d[b + 1];
+    vf f[16], g[HOISTED];
+    products_short(t, b, true);
+    UNROLL
+    for (unsigned r = 0; r < 16; r++) {
+        f[r] = d * all_floats(d_x + r);
+        KEEP(f[r]);
+        if (r < HOISTED) {
+            g[r] = e * all_floats(e_x + r);
+            KEEP(g[r]);
+        }
+    }
+    store_tiles(sums);
+    UNROLL
+    for (unsigned r = 0; r < 16; r++) {
+        vf y = multiply_add(f[r], load_sum(sums, r), t->y[r]);
+        t->y[r] = multiply_add(r < HOISTED ? g[r] : e * all_floats(e_x + r),
+                               load_sum(sums + 256, r), y);
+        f[r] = next_d * all_floats(d_x + r);
+        if (r < HOISTED)
+            g[r] = next_e * all_floats(e_x + r);
+    }
+    UNROLL
+    for (unsigned r = 0; r < 16; r++) {
+        vf y = multiply_add(f[r], load_sum(sums + 512, r), t->y[16 + r]);
+        t->y[16 + r] = multiply_add(r < HOISTED ? g[r] : next_e * all_floats(e_x + r),
+                                    load_sum(sums + 768, r), y);
+    }
+}
+
+INLINE void multiply_one(bool min, const struct tile_task *t, size_t b, float *sums)
+{
+    const float *d_x = t->d + 16 * b, *sum_x = t->sum + 16 * b;
+    products_short(t, b, false);
+    store_tiles(sums);
+    for (unsigned p = 0; p < 2; p++) {
+        vf d = t->w[p].d[b], m = t->w[p].m[b];
+        UNROLL
+        for (unsigned r = 0; r < 16; r++) {
+            vf y = t->y[16 * p + r], x = all_floats(d_x + r);
+            y = multiply_add(d * x, load_sum(sums + 512 * p, r), y);
+            if (min)
+                y = multiply_add(m * x, all_floats(sum_x + r), y);
+            t->y[16 * p + r] = y;
+        }
+    }
 }
 
 INLINE void multiply_short(bool min, const struct tile_task *t)
 {
-    _Alignas(64) float sum[2][256]; /* products run one block ahead */
-    size_t at_x = t->group * t->x->n_blocks + t->first;
-    const uint8_t *x = t->x->tiles + at_x * TILE;
-    const float *d_x = t->x->tile_d + at_x * 16, *sum_x = t->x->tile_sum + at_x * 16;
-    vf y[16];
-    load_y(t, y);
-    product_short(t, x, 0, sum[0]);
-    for (size_t b = 0; b < t->n; b++, d_x += 16, sum_x += 16) {
-        if (b + 1 < t->n)
-            product_short(t, x, b + 1, sum[(b + 1) % 2]);
-        vf d = t->w->d[b], m = t->w->m[b];
-        UNROLL
-        for (unsigned r = 0; r < 16; r++) {
-            y[r] = multiply_add(d * all_floats(d_x + r), load_floats(sum[b % 2] + 16 * r, 16), y[r]);
-            if (min)
-                y[r] = multiply_add(m * all_floats(d_x + r), all_floats(sum_x + r), y[r]);
-        }
-    }
-    store_y(t, y);
+    _Alignas(64) float sums[4 * 256];
+    size_t b = 0;
+    for (; b + 1 < t->n && !min; b += 2)
+        multiply_two(t, b, sums);
+    for (; b < t->n; b++)
+        multiply_one(min, t, b, sums);
 }
 
 #define DOT(is_signed, sum, x, w)                                                                  \
@@ -345,68 +394,79 @@ INLINE void multiply_short(bool min, const struct tile_task *t)
             _tile_dpbsud(sum, x, w);                                                               \
     } while (0)
 
-/* One block of 256: low, high and the mins. */
-INLINE void product_long(enum tensor_type type, const struct tile_task *t, size_t block, float *sum)
+/* A block of 256 of both panels; sums (2, 3, 256): panel; low, high, mins. */
+INLINE void products_long(enum tensor_type type, const struct tile_task *t, float *sums)
 {
-    size_t at_x = t->group * t->x->n_blocks + t->first + block;
-    const uint8_t *x = t->x->tiles + at_x * 4 * TILE;
-    const uint8_t *w = t->w->tiles + block * TILES_LONG(type) * TILE;
+    const uint8_t *w0 = t->w[0].tiles, *w1 = t->w[1].tiles;
+    unsigned mins = 4 * planes_of(type) * TILE;
     _tile_zero(0);
     _tile_zero(1);
-#define STEP(k, a, b)                                                                               \
+    _tile_zero(2);
+    _tile_zero(3);
+#define PRODUCT(i, x_tile, w_tile, at)                                                             \
     do {                                                                                           \
-        _tile_loadd(a, x + (k) * TILE, 64);                                              \
-        _tile_loadd(b, w + (k) * TILE, 64);                                              \
-        DOT(is_signed(type), 0, a, b);                                         \
-        if (planes_of(type) == 2) {                                                                \
-            _tile_loadd(7, w + (4 + (k)) * TILE, 64);                                              \
-            DOT(is_signed(type), 1, a, 7);                                               \
-        }                                                                                          \
+        _tile_loadd(w_tile, at, 64);                                                               \
+        DOT(is_signed(type), i, x_tile, w_tile);                                                   \
     } while (0)
-    STEP(0, 3, 5);
-    STEP(1, 4, 6);
-    STEP(2, 3, 5);
-    STEP(3, 4, 6);
+#define STEP(k, x_tile)                                                                            \
+    do {                                                                                           \
+        _tile_loadd(x_tile, t->x + (k) * TILE, 64);                                                \
+        PRODUCT(0, x_tile, 6, w0 + (k) * TILE);                                                    \
+        if (planes_of(type) == 2)                                                                  \
+            PRODUCT(1, x_tile, 7, w0 + (4 + (k)) * TILE);                                          \
+        PRODUCT(2, x_tile, 6, w1 + (k) * TILE);                                                    \
+        if (planes_of(type) == 2)                                                                  \
+            PRODUCT(3, x_tile, 7, w1 + (4 + (k)) * TILE);                                          \
+    } while (0)
+    STEP(0, 4);
+    STEP(1, 5);
+    STEP(2, 4);
+    STEP(3, 5);
 #undef STEP
-    if (has_minimum(type)) {
-        _tile_zero(2);
-        _tile_loadd(3, t->x->sum_tiles + at_x * TILE, 64);
-        _tile_loadd(5, w + 4 * planes_of(type) * TILE, 64);
-        _tile_dpbf16ps(2, 3, 5);
-    }
-    _tile_stored(0, sum, 64);
+#undef PRODUCT
+    _tile_stored(0, sums, 64);
     if (planes_of(type) == 2)
-        _tile_stored(1, sum + 256, 64);
-    if (has_minimum(type))
-        _tile_stored(2, sum + 512, 64);
+        _tile_stored(1, sums + 256, 64);
+    if (has_minimum(type)) {
+        _tile_loadd(4, t->sum_tiles, 64);
+        _tile_loadd(6, w0 + mins, 64);
+        _tile_zero(0);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, w1 + mins, 64);
+        _tile_zero(1);
+        _tile_dpbf16ps(1, 4, 7);
+    }
+    _tile_stored(2, sums + 768, 64);
+    if (planes_of(type) == 2)
+        _tile_stored(3, sums + 1024, 64);
+    if (has_minimum(type)) {
+        _tile_stored(0, sums + 512, 64);
+        _tile_stored(1, sums + 1280, 64);
+    }
     BARRIER();
 }
 
 INLINE void multiply_long(enum tensor_type type, const struct tile_task *t)
 {
-    _Alignas(64) float sums[2][3 * 256];
-    const float *d_x = t->x->tile_d + (t->group * t->x->n_blocks + t->first) * 16;
-    vf y[16];
-    load_y(t, y);
-    product_long(type, t, 0, sums[0]);
-    for (size_t b = 0; b < t->n; b++, d_x += 16) {
-        if (b + 1 < t->n)
-            product_long(type, t, b + 1, sums[(b + 1) % 2]);
-        const float *sum = sums[b % 2];
-        vf d = t->w->d[b], m = t->w->m[b];
+    _Alignas(64) float sums[2 * 3 * 256];
+    products_long(type, t, sums);
+    for (unsigned p = 0; p < 2; p++) {
+        const float *sum = sums + 768 * p;
+        vf d = t->w[p].d[0], m = t->w[p].m[0];
         UNROLL
         for (unsigned r = 0; r < 16; r++) {
+            vf y = t->y[16 * p + r], x = all_floats(t->d + r);
             vi s = (vi)load_words(sum + 16 * r);
             if (planes_of(type) == 2)
                 s += (vi)load_words(sum + 256 + 16 * r) << shift_of(type);
             if (is_negated(type))
                 s = -s;
-            y[r] = multiply_add(d * all_floats(d_x + r), __builtin_convertvector(s, vf), y[r]);
+            y = multiply_add(d * x, __builtin_convertvector(s, vf), y);
             if (has_minimum(type))
-                y[r] = multiply_add(m * all_floats(d_x + r), load_floats(sum + 512 + 16 * r, 16), y[r]);
+                y = multiply_add(m * x, (vf)load_words(sum + 512 + 16 * r), y);
+            t->y[16 * p + r] = y;
         }
     }
-    store_y(t, y);
 }
 
 /* ---- matrices times x ------------------------------------------------------------------------ */
@@ -434,39 +494,56 @@ static void prepare_panel(const struct type_functions *f, const struct matrix *w
     f->prepare(panel, n, out);
 }
 
+/* Rows of x from `row` on, at most 16 * GROUPS, times outputs [begin, end), at most RANGE panels. */
+static void multiply_part(const struct type_functions *f, const struct matrix *w,
+                          const struct activations *x, uint32_t row, uint32_t begin, uint32_t end,
+                          float *y, size_t stride)
+{
+    vf sums[RANGE / 2][GROUPS][2][16];
+    struct weights panels[2];
+    const struct quantised *form = activations_form(x, w->type);
+    size_t at_once = form->block == 32 ? SHORT_BLOCKS : LONG_BLOCKS;
+    size_t tiles = form->block == 32 ? TILE : 4 * TILE; /* bytes of a block of x */
+    uint32_t n_rows = x->rows - row < 16 * GROUPS ? x->rows - row : 16 * GROUPS;
+    for (uint32_t i = 0; i < (end - begin + 2 * PANEL - 1) / (2 * PANEL); i++)
+        memset(sums[i], 0, (n_rows + 15) / 16 * sizeof sums[i][0]);
+    for (size_t first = 0; first < form->n_blocks; first += at_once) {
+        size_t left = form->n_blocks - first;
+        struct tile_task task = {.w = panels, .n = left < at_once ? left : at_once};
+        for (uint32_t o = begin; o < end; o += 2 * PANEL) {
+            prepare_panel(f, w, o, first, task.n, &panels[0]);
+            if (o + PANEL < end) /* otherwise the second is not looked at in the end */
+                prepare_panel(f, w, o + PANEL, first, task.n, &panels[1]);
+            for (uint32_t g = 0; g < (n_rows + 15) / 16; g++) {
+                size_t at_x = (row / 16 + g) * form->n_blocks + first;
+                task.x = form->tiles + at_x * tiles;
+                task.d = form->tile_d + at_x * 16;
+                task.sum = form->tile_sum + at_x * 16;
+                task.sum_tiles = form->sum_tiles + at_x * TILE;
+                task.y = sums[(o - begin) / (2 * PANEL)][g][0];
+                f->multiply(&task);
+            }
+        }
+    }
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t o = begin, i = 0; o < end; o += PANEL, i++)
+            store_floats(y + (row + r) * stride + o, sums[i / 2][r / 16][i % 2][r % 16],
+                         end - o);
+}
+
 static void multiply_tiles(const struct type_functions *f, const struct matrix *w,
                            const struct activations *x, float *y, size_t stride, uint32_t begin,
                            uint32_t end)
 {
-    struct weights panels[PANELS];
-    const struct quantised *form = activations_form(x, w->type);
-    if (!form->tiles) {
+    if (!activations_form(x, w->type)->tiles) {
         quant_avx512.multiply[w->type](w, x, y, stride, begin, end);
         return;
     }
     configure_tiles();
-    size_t at_once = form->block == 32 ? SHORT_BLOCKS : LONG_BLOCKS;
-    for (uint32_t from = begin; from < end; from += PANELS * PANEL)
-        for (size_t first = 0; first < form->n_blocks; first += at_once) {
-            size_t left = form->n_blocks - first, n = left < at_once ? left : at_once;
-            for (uint32_t i = 0; i < PANELS && from + i * PANEL < end; i++)
-                prepare_panel(f, w, from + i * PANEL, first, n, &panels[i]);
-            for (uint32_t row = 0; row < x->rows; row += 16)
-                for (uint32_t i = 0; i < PANELS && from + i * PANEL < end; i++) {
-                    uint32_t o = from + i * PANEL;
-                    f->multiply(&(struct tile_task){
-                        .w = &panels[i],
-                        .x = form,
-                        .group = row / 16,
-                        .first = first,
-                        .n = n,
-                        .y = y + row * stride + o,
-                        .stride = stride,
-                        .rows = x->rows - row < 16 ? x->rows - row : 16,
-                        .columns = end - o < PANEL ? end - o : PANEL,
-                    });
-                }
-        }
+    for (uint32_t from = begin; from < end; from += RANGE * PANEL)
+        for (uint32_t row = 0; row < x->rows; row += 16 * GROUPS)
+            multiply_part(f, w, x, row, from, end - from < RANGE * PANEL ? end : from + RANGE * PANEL,
+                          y, stride);
     _tile_release();
 }
 
@@ -508,6 +585,6 @@ MULTIPLY(IQ4_NL)
 MULTIPLY(IQ4_XS)
 
 const struct quant_ops quant_amx = {
-    .quantise = quantise, .multiply = MULTIPLY_TABLE, .tile_rows = 16};
+    .quantise = quantise, .multiply = MULTIPLY_TABLE, .tile_rows_32 = 32, .tile_rows_256 = 16};
 
 #endif

@@ -79,7 +79,7 @@ struct quant_ops {
     /* Quantises rows [begin, end) of x into `out`, whose memory is there. */
     void (*quantise)(const struct activations *x, struct quantised *out, size_t begin, size_t end);
     multiply_range *multiply[31]; /* by tensor type; NULL where the type is not quantised */
-    uint32_t tile_rows;           /* rows of x from which on tiles are made; 0: never */
+    uint32_t tile_rows_32, tile_rows_256; /* rows of x from which on tiles are made; 0: never */
 };
 
 struct kernel {

@@ -113,12 +113,11 @@ const char *end_reason_name(enum end_reason reason);
 struct record_writer {
     struct output *output;
     bool compress;  /* deflate payloads where that makes them smaller */
-    bool begun;     /* something was written */
     uint32_t *open; /* sequences whose last record was OPEN */
     size_t n_open, capacity;
 };
-/* From now on, a program that dies with sequences open (or before it wrote anything to a pipe: sequence 0)
- * ends each by END (reason error, with the message), so that the stages after it need not say again what was said. */
+/* From now on, a program that dies ends each open sequence (where none is open and the output is a pipe:
+ * sequence 0) by END (reason error, with the message), so that the stages after it need not say again what was said. */
 void record_writer_report_errors(struct record_writer *writer);
 /* Frees what the writer holds; the output is its owner's. */
 void record_writer_free(struct record_writer *writer);

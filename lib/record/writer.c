@@ -9,10 +9,8 @@
 
 
 /* Writes header, payload and padding with as few calls as the system allows. */
-static void write_parts(struct record_writer *writer, struct iovec *part, int n)
+static void write_parts(struct output *output, struct iovec *part, int n)
 {
-    struct output *output = writer->output;
-    writer->begun = true;
     while (n > 0) {
         ssize_t done = writev(output->fd, part, n);
         if (done < 0 && errno != EINTR)
@@ -89,7 +87,7 @@ void record_write(struct record_writer *writer, struct record record, const void
     if (writer->compress && length > 256 && (deflated = deflate_payload(payload, length, &length)))
         record.flags |= RECORD_DEFLATED;
     make_image(&image, record, deflated ? deflated : payload, length);
-    write_parts(writer, image.part, 3);
+    write_parts(writer->output, image.part, 3);
     free(deflated);
 }
 
@@ -108,20 +106,20 @@ void record_write_token_and_end(struct record_writer *writer, struct record toke
     note_open(writer, &last);
     memcpy(parts, first.part, sizeof first.part);
     memcpy(parts + 3, second.part, sizeof second.part);
-    write_parts(writer, parts, 6);
+    write_parts(writer->output, parts, 6);
 }
 
-/* A reader of a pipe that got nothing yet is told too; a file that is empty stays so. */
-static bool waits_at_a_pipe(const struct record_writer *w)
+/* A program is waiting for what we write. */
+static bool writes_to_pipe(const struct record_writer *w)
 {
     struct stat status;
-    return !w->begun && fstat(w->output->fd, &status) == 0 && S_ISFIFO(status.st_mode);
+    return fstat(w->output->fd, &status) == 0 && S_ISFIFO(status.st_mode);
 }
 
 static void report_error(void *context, const char *message)
 {
     struct record_writer *w = context;
-    if (waits_at_a_pipe(w)) {
+    if (w->n_open == 0 && writes_to_pipe(w)) {
         w->open = grow(w->open, &w->capacity, 1, sizeof *w->open);
         w->open[w->n_open++] = 0;
     }

@@ -57,10 +57,12 @@ state, program, more = open(sys.argv[1], 'rb').read(), sys.argv[2], sys.argv[3]
 random.seed(1)
 def refused(bytes_):
     # logits that a further token makes useless are passed over, so the state alone is tried
-    r = subprocess.run([program, '-t', '1'], input=bytes_, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    ok = r.returncode == 1 and not r.stdout and r.stderr.count(b'\n') == 1
+    with open('written', 'wb') as file: # a pipe would be told by END (error)
+        r = subprocess.run([program, '-t', '1'], input=bytes_, stdout=file, stderr=subprocess.PIPE)
+    written = len(open('written', 'rb').read())
+    ok = r.returncode == 1 and not written and r.stderr.count(b'\n') == 1
     if not ok:
-        print('status', r.returncode, 'output', len(r.stdout), r.stderr[:200])
+        print('status', r.returncode, 'output', written, r.stderr[:200])
     return ok
 places = random.sample(range(8 * len(state)), 240) + list(range(0, 8 * 64, 9))
 for bit in places:
