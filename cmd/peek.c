@@ -92,12 +92,7 @@ static void flush(FILE *out)
         die(STATUS_SYSTEM, "cannot write:");
 }
 
-static void show_kernel(FILE *out, const struct kernel *kernel)
-{
-    fprintf(out, "this machine computes with the %s kernels\n", kernel_name(kernel));
-}
-
-static void show_stream(struct show *show, const struct kernel *kernel, char **operands, int n)
+static void show_stream(struct show *show, char **operands, int n)
 {
     struct record record;
     struct record_reader *reader = reader_open(operands, n);
@@ -106,20 +101,19 @@ static void show_stream(struct show *show, const struct kernel *kernel, char **o
         flush(show->out);
     }
     show_sequences(show, reader);
-    if (reader_model(reader))
-        show_kernel(show->out, kernel);
     flush(show->out);
     reader_close(reader);
 }
 
-static void show_model_file(struct show *show, const struct kernel *kernel, const char *path)
+static void show_model_file(struct show *show, const char *path)
 {
     struct error error;
     struct gguf *shown = gguf_open(path, &error);
-    if (!shown)
+    const struct kernel *kernel = shown ? kernel_choose(&error) : NULL;
+    if (!kernel)
         die_error(&error);
     show_gguf(show, shown);
-    show_kernel(show->out, kernel);
+    fprintf(show->out, "this machine computes with the %s kernels\n", kernel_name(kernel));
     flush(show->out);
     gguf_close(shown);
 }
@@ -143,7 +137,6 @@ int main(int argc, char **argv)
     char **operands = argv + first;
     int n = argc - first, n_models = 0;
 
-    struct error error;
     struct output output;
     struct tee *copy = NULL;
     struct show show = {.out = pass_on ? stderr : stdout, .everything = verbose, .top = (size_t)top};
@@ -152,17 +145,14 @@ int main(int argc, char **argv)
         n_models += is_model_file(operands[i]);
     if (n_models > 0 && (pass_on || n_models < n))
         die(STATUS_USAGE, "give record streams or GGUF files, not both%s", pass_on ? " (--tee passes on streams only)" : "");
-    const struct kernel *kernel = kernel_choose(&error);
-    if (!kernel)
-        die_error(&error);
     setvbuf(show.out, NULL, _IOFBF, 65536);
     if (pass_on)
         copy = tee_start(operands, n);
 
     for (int i = 0; i < n_models; i++)
-        show_model_file(&show, kernel, operands[i]);
+        show_model_file(&show, operands[i]);
     if (n_models == 0)
-        show_stream(&show, kernel, operands, pass_on ? 0 : n);
+        show_stream(&show, operands, pass_on ? 0 : n);
 
     tee_finish(copy);
     vocab_close(vocab);

@@ -31,11 +31,12 @@ expect_match '^ +4 +1.0000  0.150120  #{6}$'
 expect_match '^ +9 +0.0000  0.055226  ##$'
 expect_match '^sequence 0: 2 tokens at positions 0 to 1; 2 positions cached: 16 bytes a layer, 32 in all$'
 expect_match '^4 records, [0-9]+ bytes$'
+begin "of a GGUF file: the kernels that would compute, which UNROLL_CPU names"
+expect_status 0 peek "$TOP/examples/model/unroll-small.gguf"
 expect_match '^this machine computes with the (generic|avx2|avx512|amx) kernels$'
-begin "the kernels are those that UNROLL_CPU names"
-UNROLL_CPU=generic expect_status 0 peek good
+UNROLL_CPU=generic expect_status 0 peek "$TOP/examples/model/unroll-small.gguf"
 expect_match '^this machine computes with the generic kernels$'
-UNROLL_CPU=nonsense expect_status 2 peek good
+UNROLL_CPU=nonsense expect_status 2 peek "$TOP/examples/model/unroll-small.gguf"
 expect_error 'nonsense'
 begin "FORK, END and records that it does not know"
 stream others 'tokens([1, 2, 3], flags=GENERATED|HELD)' 'fork(0, 2, stream=7, sequence=1)' 'end("stop", position=3, token=3, trim=4, text=b"a\n\x1b[2J")' \

@@ -72,6 +72,22 @@ static const struct kernel *level_at(int i)
     const struct kernel *kernel;                                                                   \
     for (int level_ = 0; (kernel = level_at(level_)) != NULL; level_++)
 
+/* Each number of threads; NULL: the calling thread alone. */
+#define N_POOLS 4
+static struct threads *pools[N_POOLS];
+
+static void start_pools(void)
+{
+    for (int n = 1; n < N_POOLS; n++)
+        pools[n] = threads_start(n);
+}
+
+static void stop_pools(void)
+{
+    for (int n = 1; n < N_POOLS; n++)
+        threads_stop(pools[n]);
+}
+
 static const enum tensor_type float_types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16};
 
 static float element_at(enum tensor_type type, const uint8_t *data, size_t i)
@@ -109,25 +125,26 @@ static float fold(float lane[16])
 
 /* ---- matrices ------------------------------------------------------------------------------ */
 
-static float canonical_dot(enum tensor_type type, const uint8_t *w, const float *x, size_t cols)
+static float canonical_dot(const float *w, const float *x, size_t cols)
 {
     float lane[16] = {0};
     for (size_t k = 0; k < cols; k++)
-        lane[k % 16] = fmaf(element_at(type, w, k), x[k], lane[k % 16]);
+        lane[k % 16] = fmaf(w[k], x[k], lane[k % 16]);
     return fold(lane);
 }
 
 static void check_multiply(enum tensor_type type, uint32_t rows, uint32_t cols, uint32_t outputs)
 {
-    size_t element = type == TENSOR_F32 ? 4 : 2, stride = outputs + 3;
+    size_t stride = outputs + 3;
     random_begin(rows * 1000003u + cols * 1009 + outputs);
     uint8_t *data = random_elements(type, (size_t)outputs * cols);
-    float *x = random_floats((size_t)rows * cols);
+    float *x = random_floats((size_t)rows * cols), *wide = random_floats((size_t)outputs * cols);
+    for (size_t i = 0; i < (size_t)outputs * cols; i++)
+        wide[i] = element_at(type, data, i);
     float *want = allocate(rows * stride, sizeof *want), *y = allocate(rows * stride, sizeof *y);
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t o = 0; o < outputs; o++)
-            want[r * stride + o] =
-                canonical_dot(type, data + o * cols * element, x + (size_t)r * cols, cols);
+            want[r * stride + o] = canonical_dot(wide + o * cols, x + (size_t)r * cols, cols);
     struct matrix w = {.type = type, .rows = outputs, .cols = cols, .data = data};
     struct product product = {&w, y, stride};
     struct activations *activations = activations_new();
@@ -144,6 +161,7 @@ static void check_multiply(enum tensor_type type, uint32_t rows, uint32_t cols, 
     }
     activations_free(activations);
     free(data);
+    free(wide);
     free(x);
     free(y);
     free(want);
@@ -164,11 +182,12 @@ END_TEST
 /* Tails must not touch lanes: a sum that is -0 stays so. */
 START_TEST(multiply_leaves_missing_lanes)
 {
-    float x[17], y;
+    float x[17], wide[17], y;
     uint8_t data[17 * 4];
     for (int i = 0; i < 17; i++) { /* each product is below the smallest number */
         x[i] = -0x1p-100f;
-        store_f32(data + 4 * i, 0x1p-100f);
+        wide[i] = 0x1p-100f;
+        store_f32(data + 4 * i, wide[i]);
     }
     x[16] = 0x1p-100f;
     struct matrix w = {.type = TENSOR_F32, .rows = 1, .cols = 17, .data = data};
@@ -178,7 +197,7 @@ START_TEST(multiply_leaves_missing_lanes)
     {
         activations_set(activations, x, 1, 17);
         kernel_multiply(kernel, NULL, &product, 1, activations);
-        float want = canonical_dot(TENSOR_F32, data, x, 17);
+        float want = canonical_dot(wide, x, 17);
         ck_assert(memcmp(&y, &want, sizeof y) == 0);
         w.cols = 16; /* as for 16 columns: the fold of sixteen -0 */
         activations_set(activations, x, 1, 16);
@@ -209,16 +228,14 @@ START_TEST(products_together_equal_products_alone)
     }
     struct activations *activations = activations_new();
     activations_set(activations, x, ROWS, COLS);
-    struct threads *threads = threads_start(3);
     EACH_LEVEL(kernel)
     {
         for (int i = 0; i < N; i++)
             kernel_multiply(kernel, NULL, &one[i], 1, activations);
-        kernel_multiply(kernel, threads, all, N, activations);
+        kernel_multiply(kernel, pools[3], all, N, activations);
         for (int i = 0; i < N; i++)
             ck_assert(same_floats(alone[i], together[i], ROWS * outputs[i]));
     }
-    threads_stop(threads);
     activations_free(activations);
     for (int i = 0; i < N; i++) {
         free((void *)(uintptr_t)w[i].data);
@@ -509,8 +526,8 @@ static void check_attention(struct attention a, const struct attention_row *rows
         }
     EACH_LEVEL(kernel)
     {
-        for (int n_threads = 0; n_threads <= 3; n_threads++) {
-            struct threads *threads = n_threads ? threads_start(n_threads) : NULL;
+        for (int n_threads = 0; n_threads < N_POOLS; n_threads++) {
+            struct threads *threads = pools[n_threads];
             memset(out, 0, n_rows * out_row * sizeof *out);
             kernel_attend(kernel, threads, &a, rows, n_rows, q, out);
             ck_assert_msg(same_floats(out, want, n_rows * out_row),
@@ -524,7 +541,6 @@ static void check_attention(struct attention a, const struct attention_row *rows
                                   out + r * out_row);
                 ck_assert(same_floats(out, want, n_rows * out_row));
             }
-            threads_stop(threads);
         }
     }
     free(q);
@@ -654,7 +670,8 @@ int main(void)
 {
     Suite *suite = suite_create("kernel, floats");
     TCase *tests = tcase_create("all");
-    tcase_set_timeout(tests, 120);
+    tcase_set_timeout(tests, 300);
+    tcase_add_checked_fixture(tests, start_pools, stop_pools);
     tcase_add_loop_test(tests, multiply_is_canonical, 0, 3);
     tcase_add_test(tests, multiply_leaves_missing_lanes);
     tcase_add_test(tests, products_together_equal_products_alone);
