@@ -47,7 +47,7 @@ deps-check:
 
 # ---- building ----------------------------------------------------------------------------------------
 # Instruction sets by file name; everything else runs on any machine of the architecture.
-$(BUILD)/lib/kernel/%.o: OPTIMIZE = -O3
+$(BUILD)/lib/kernel/%.o: OPTIMIZE = $(if $(SANITIZE),-O1,-O3)
 ifeq ($(shell uname -m),x86_64)
 AVX2 = -mavx2 -mfma -mf16c
 AVX512 = $(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -77,16 +78,15 @@ void sink_open(struct sink *s, struct dist *d, const struct prefill_options *opt
     else
         output_open(&s->output, options->output, true,
                     options->force || (prefill_launched_ranks() > 1 && !launcher_writes_to_terminal()));
+    record_writer_report_errors(&s->writer);
 }
 
 void sink_begin(struct sink *s, struct engine *engine)
 {
     s->engine = engine;
     s->facts = &engine->facts;
-    if (s->dist->rank == 0) {
-        record_writer_report_errors(&s->writer);
+    if (s->dist->rank == 0)
         state_write_model(&s->writer, s->facts);
-    }
     if (s->parallel)
         open_shared(s);
 }
@@ -191,9 +191,11 @@ static void write_page(struct writing *w, uint32_t page)
     state_write_tokens(&s->writer, s->facts, lane, begin, end);
 }
 
+/* As advance_every in lib/stage: the logits of a page's last position wait for the tokens of the next page. */
 static void write_page_logits(struct writing *w, uint32_t page)
 {
     struct sink *s = w->sink;
+    struct lane *lane = w->part->lane;
     size_t n_logits = s->facts->n_logits;
     uint32_t first = page_fresh(w->division, page), end = page_end(w->division, page);
     if (is_ours(w, page)) {
@@ -204,9 +206,11 @@ static void write_page_logits(struct writing *w, uint32_t page)
                   TAG_LOGITS, s->dist->comm, &request);
         dist_wait(s->dist, &request);
     }
-    for (uint32_t p = first; p < end; p++)
-        state_write_logits(&s->writer, s->facts, w->part->lane->tokens->id, p, w->logits + (p - first) * n_logits,
-                           p + 1 < w->division->end);
+    if (first > w->division->held)
+        state_write_logits(&s->writer, s->facts, lane->tokens->id, first - 1, lane->logits, true);
+    for (uint32_t p = first; p + 1 < end; p++)
+        state_write_logits(&s->writer, s->facts, lane->tokens->id, p, w->logits + (p - first) * n_logits, true);
+    memcpy(lane->logits, w->logits + (end - 1 - first) * n_logits, n_logits * sizeof *lane->logits);
 }
 
 static void write_all(struct writing *w)
@@ -224,8 +228,7 @@ static void write_all(struct writing *w)
         if (s->every && fresh && page >= first)
             write_page_logits(w, page);
     }
-    if (!s->every || !fresh)
-        state_write_logits(&s->writer, s->facts, lane->tokens->id, end - 1, lane->logits, false);
+    state_write_logits(&s->writer, s->facts, lane->tokens->id, end - 1, lane->logits, false);
     free(w->window);
 }
 

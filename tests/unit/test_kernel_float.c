@@ -149,15 +149,13 @@ static void check_multiply(enum tensor_type type, uint32_t rows, uint32_t cols, 
     struct product product = {&w, y, stride};
     struct activations *activations = activations_new();
     EACH_LEVEL(kernel)
-    for (int n_threads = 0; n_threads <= 3; n_threads++) {
-        struct threads *threads = n_threads ? threads_start(n_threads) : NULL;
+    for (int n_threads = 0; n_threads < N_POOLS; n_threads++) {
         activations_set(activations, x, rows, cols);
         memset(y, 0, rows * stride * sizeof *y);
-        kernel_multiply(kernel, threads, &product, 1, activations);
+        kernel_multiply(kernel, pools[n_threads], &product, 1, activations);
         ck_assert_msg(memcmp(y, want, rows * stride * sizeof *y) == 0,
                       "%s: type %d, %u rows, %u columns, %u outputs, %d threads",
                       kernel_name(kernel), type, rows, cols, outputs, n_threads);
-        threads_stop(threads);
     }
     activations_free(activations);
     free(data);
