@@ -15,11 +15,16 @@ uint32_t division_reader(uint32_t page, uint32_t ranks)
     return page % ranks;
 }
 
-/* Chunk c is [n c / 2N, n (c + 1) / 2N) of n pages: the largest c that begins at or before the page. */
+static uint64_t chunks(const struct division *d)
+{
+    return (d->plain ? 1 : 2) * (uint64_t)d->ranks;
+}
+
+/* Chunk c of C is [n c / C, n (c + 1) / C) of n pages: the largest c that begins at or before the page. */
 uint32_t division_chunk(const struct division *d, uint32_t page)
 {
     uint64_t n = division_end(d) - division_first(d), index = page - division_first(d);
-    return (uint32_t)(((index + 1) * 2 * d->ranks - 1) / n);
+    return (uint32_t)(((index + 1) * chunks(d) - 1) / n);
 }
 
 uint32_t division_owner(const struct division *d, uint32_t page)
@@ -27,7 +32,7 @@ uint32_t division_owner(const struct division *d, uint32_t page)
     if (page < division_first(d))
         return division_reader(page, d->ranks);
     uint32_t chunk = division_chunk(d, page);
-    return chunk < d->ranks ? chunk : 2 * d->ranks - 1 - chunk;
+    return chunk < d->ranks && !d->plain ? chunk : (uint32_t)chunks(d) - 1 - chunk;
 }
 
 uint32_t division_last(const struct division *d, uint32_t rank)

@@ -8,6 +8,7 @@
 struct division {
     uint32_t held, end;
     uint32_t ranks;
+    bool plain; /* chunks without the zigzag, to show what it is good for (tests/bench) */
 };
 
 /* Pages that hold a position to be evaluated are [division_first, division_end); none where all are held. */

@@ -129,6 +129,20 @@ static void show_progress(const struct dist *d, uint32_t layer, uint32_t n_layer
         fprintf(stderr, "\rlayer %u of %u%s", layer + 1, n_layers, layer + 1 < n_layers ? " " : "\n");
 }
 
+/* Bytes of this process that are not a file's, as the system counts them; 0: not known. */
+static uint64_t private_memory(void)
+{
+    char line[256];
+    unsigned long long bytes = 0, kb;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "RssAnon: %llu", &kb) == 1 || sscanf(line, "RssShmem: %llu", &kb) == 1)
+            bytes += kb * 1024;
+    if (file)
+        fclose(file);
+    return bytes;
+}
+
 struct model_pass *evaluate_part(struct dist *d, struct engine *engine, struct part *part,
                                  const struct division *division, bool every)
 {
@@ -161,6 +175,7 @@ struct model_pass *evaluate_part(struct dist *d, struct engine *engine, struct p
         exchange_layer_done(&w.exchange);
         show_progress(d, layer, n_layers, begin);
     }
+    d->account.memory = private_memory();
     exchange_end(&w.exchange);
     free(w.tile);
     d->account.positions += w.n_rows;

@@ -99,6 +99,7 @@ static void reuse(struct caches *c, bool verbose)
         uint32_t length = lane->cache.n_positions == 0 ? prefill_reusable(lane, c->state[SET_REUSED], &best) : 0;
         if (length > 0) {
             cache_share(&lane->cache, &best->cache, length);
+            lane->cache.shape = c->shape; /* the other state goes */
             tell(c, (struct change){.kind = CHANGE_SHARE, .set = SET_INPUT, .lane = i, .count = length,
                                     .from_set = SET_REUSED, .from_lane = (uint32_t)best->tokens->index});
         }

@@ -19,6 +19,7 @@ struct failure {
 struct account {
     char host[64];
     uint64_t positions, bytes_sent;
+    uint64_t memory; /* private, when all layers are done */
     double compute;  /* in the model */
     double wait;     /* for keys and values that had not arrived */
     double transfer; /* in other calls of MPI */
@@ -117,7 +118,7 @@ struct sink {
     struct engine *engine;
     struct output output;         /* rank 0 */
     struct record_writer writer;  /* rank 0 */
-    bool parallel, every;
+    bool begun, parallel, every;
     MPI_File file;                /* --parallel-write */
 };
 void sink_open(struct sink *sink, struct dist *dist, const struct prefill_options *options);

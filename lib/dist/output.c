@@ -85,8 +85,6 @@ void sink_begin(struct sink *s, struct engine *engine)
 {
     s->engine = engine;
     s->facts = &engine->facts;
-    if (s->dist->rank == 0)
-        state_write_model(&s->writer, s->facts);
     if (s->parallel)
         open_shared(s);
 }
@@ -220,6 +218,9 @@ static void write_all(struct writing *w)
     struct error error;
     uint32_t first = division_first(w->division), n = division_end(w->division), end = w->division->end;
     bool fresh = w->division->held < end;
+    if (!s->begun) /* not before there is more: MODEL alone is a whole stream */
+        state_write_model(&s->writer, s->facts);
+    s->begun = true;
     if (fresh && !s->every && !model_pass_logits(w->pass, row_of(s->dist, w->division, end - 1), 1, lane->logits, &error))
         dist_fail(s->dist, &error);
     w->window = allocate_aligned(WINDOW, cache_bytes(w->part->cache->shape, CACHE_PAGE));

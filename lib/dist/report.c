@@ -9,8 +9,9 @@ void report_accounts(struct dist *d)
     double compute = 0, longest = 0;
     for (int i = 0; d->rank == 0 && i < d->size; i++) {
         const struct account *a = &all[i];
-        warn("rank %d on %s: %llu positions; compute %.3f s, wait %.3f s, transfer %.3f s; %llu bytes sent", i, a->host,
-             (unsigned long long)a->positions, a->compute, a->wait, a->transfer, (unsigned long long)a->bytes_sent);
+        warn("rank %d on %s: %llu positions; compute %.3f s, wait %.3f s, transfer %.3f s; "
+             "%.1f MB private memory; %llu bytes sent", i, a->host,
+             (unsigned long long)a->positions, a->compute, a->wait, a->transfer, (double)a->memory / 1e6, (unsigned long long)a->bytes_sent);
         compute += a->compute;
         longest = a->total > longest ? a->total : longest;
     }

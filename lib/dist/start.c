@@ -103,7 +103,7 @@ int dist_size(const struct dist *d)
 
 void dist_wait(struct dist *d, MPI_Request *request)
 {
-    if (d->rank > 0) {
+    if (d->rank > 0 || *request == MPI_REQUEST_NULL) {
         MPI_Wait(request, MPI_STATUS_IGNORE);
         return;
     }

@@ -1,13 +1,13 @@
-/* quantize: from f32 to the storage types, for writing models.  Nothing of the forward pass depends on it. */
-#ifndef UNROLL_QUANTIZE_H
-#define UNROLL_QUANTIZE_H
+/* quantize: from floats to blocks of the quantised types, for the program of that name. */
+#ifndef UNROLL_KERNEL_QUANTIZE_H
+#define UNROLL_KERNEL_QUANTIZE_H
 
 #include "base/base.h"
 
-/* Whether quantize_row can write this type. */
-bool quantize_supports(uint32_t tensor_type);
-/* One row of n values (whole blocks of the type) to out, n / block_items * block_bytes bytes.  Values must be finite.
- * Dies on a type that is not supported. */
-void quantize_row(uint32_t tensor_type, const float *x, uint32_t n, uint8_t *out);
+/* Whether quantize_row can make this type: F32, F16, Q8_0, Q4_0, Q4_K, Q6_K. */
+bool quantize_supports(uint32_t type);
+/* x (n), finite, n a multiple of the type's block, to `out`.  A pure function of its input: scales are
+ * searched for the least sum of squared errors, so the result depends on nothing else. */
+void quantize_row(enum tensor_type type, const float *x, size_t n, uint8_t *out);
 
 #endif

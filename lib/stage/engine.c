@@ -160,11 +160,14 @@ void engine_write(struct engine *engine, struct lane *lane, struct record_writer
 }
 
 /* With the logits of every position: page by page, so that at most a page of logits is held, and so that
- * the records do not depend on the size of the chunks. */
+ * the records do not depend on the size of the chunks.  The logits of a page's last position wait for the tokens of
+ * the next page: only those of the last position of all are about the last token that is known, and only they
+ * are a question to `sample`. */
 static void advance_every(struct engine *engine, struct lane *lane, struct record_writer *writer)
 {
     size_t n_logits = engine->facts.n_logits;
     float *logits = allocate(CACHE_PAGE * n_logits, sizeof *logits);
+    bool held = false; /* lane->logits wait */
     uint32_t end = lane_end(lane), written = write_pages(engine, lane, 0, lane->cache.n_positions, writer);
     while (lane->cache.n_positions < end) {
         uint32_t first = lane->cache.n_positions, last = page_end(first) < end ? page_end(first) : end;
@@ -173,9 +176,15 @@ static void advance_every(struct engine *engine, struct lane *lane, struct recor
             evaluate(engine, lane, next, true, logits + (lane->cache.n_positions - first) * n_logits);
         }
         written = write_pages(engine, lane, written, last, writer);
-        for (uint32_t p = first; p < last; p++)
-            state_write_logits(writer, &engine->facts, lane->tokens->id, p, logits + (p - first) * n_logits, p + 1 < end);
+        if (held)
+            state_write_logits(writer, &engine->facts, lane->tokens->id, first - 1, lane->logits, true);
+        for (uint32_t p = first; p + 1 < last; p++)
+            state_write_logits(writer, &engine->facts, lane->tokens->id, p, logits + (p - first) * n_logits, true);
+        memcpy(lane->logits, logits + (last - 1 - first) * n_logits, n_logits * sizeof *logits);
+        held = true;
     }
+    lane->logits_position = (int64_t)end - 1;
+    state_write_logits(writer, &engine->facts, lane->tokens->id, end - 1, lane->logits, false);
     free(logits);
 }
 

@@ -80,6 +80,21 @@ else
     skip "plot-costs.sh" "there is no gnuplot"
 fi
 
+tests mpi-prefill.sh
+if command -v mpirun >/dev/null && [ -x "$BIN/../libexec/unroll/prefill-mpi" ]; then
+    expect_status 0 env ASAN_OPTIONS=detect_leaks=0 timeout 120 sh "$examples/mpi-prefill.sh" 3
+    expect_match '^3 ranks and one process: the same [0-9]+ kB$'
+    grep -q 'rank 2 on .* positions; compute' err || fail "found '$(brief err)'"
+else
+    skip "mpi-prefill.sh" "there is no MPI"
+fi
+
+begin "plan-prefill"
+expect_status 0 "$examples/plan-prefill" --model llama-3.2-1b --positions 4096 --ranks 1,2 --network 'LAN=1e8,1e-4'
+expect_no_error
+expect_text out 'llama-3.2-1b: 4096 positions, cache 0.1 GiB' 'LAN: 1e+08 B/s' '    1 ' '100.0 %' '    2 '
+expect_status 2 "$examples/plan-prefill" --model none
+
 for script in "$examples"/*.sh; do
     name=$(basename "$script")
     case " $tested " in

@@ -71,6 +71,11 @@ expect_same written F32.257
 [ ! -s out ] || fail "-o wrote to standard output too"
 grep -q '^prefill: rank 1 on .*: [0-9]* positions; compute .* bytes sent$' err || fail "-v: $(brief err)"
 grep -q '^prefill: 2 ranks, .* parallel efficiency [0-9.]* %' err || fail "-v: $(brief err)"
+# what examples/plan-prefill says of the traffic is what is sent
+expect_status 0 mpirun -n 4 "$BIN/prefill" -v -m F32.gguf -o written 257.tokens
+sent=$(sed -n 's/.* \([0-9]*\) bytes sent$/\1/p' err | awk '{ n += $1 } END { print n }')
+"$TOP/examples/plan-prefill" --bytes --model 2,64,4,2,16,64,320 --positions 257 --ranks 4 >planned
+[ "$sent" = "$(awk '{ print $2 + $3 }' planned)" ] || fail "$sent bytes sent, planned: $(brief planned)"
 expect_status 0 mpirun -n 2 "$BIN/prefill" -m F32.gguf --reuse F32.130.held --parallel-write -o written 257.tokens
 expect_same written F32.257
 [ "$(ls written*)" = written ] || fail "left $(ls written*)"
@@ -111,7 +116,7 @@ expect_status 0 mpirun -n 1 taskset -c 0 "$BIN/prefill" --mpi always -t 3 -m F32
 expect_error '3 threads, but this rank may use 1 CPU'
 
 begin "a killed rank ends the job, and no state looks whole"
-"$MAKE" --dim 256 --context 2048 slow.gguf
+"$MAKE" --dim 512 --context 2048 slow.gguf
 for moment in 1 2.5 4; do
     UNROLL_CPU=generic mpirun -n 3 "$BIN/prefill" -t 1 --repack never -m slow.gguf 1500.tokens >killed 2>err &
     launcher=$!

@@ -307,7 +307,8 @@ START_TEST(element_operations_are_canonical)
         half[n] = 77;
         kernel_f32_to_f16(kernel, half, x, n);
         for (uint32_t i = 0; i < n; i++)
-            ck_assert_uint_eq(half[i], f32_to_f16(x[i]));
+            if (half[i] != f32_to_f16(x[i]))
+                ck_abort_msg("%s: f16 of %a", kernel_name(kernel), (double)x[i]);
         ck_assert_uint_eq(half[n], 77);
 
         ck_assert_uint_eq(kernel_find_not_finite(kernel, x, n), n);
@@ -316,7 +317,8 @@ START_TEST(element_operations_are_canonical)
         y[n] = INFINITY; /* beyond the end */
         for (uint32_t i = n; i-- > 0;) {
             y[i] = float_of(bad[i % 4]);
-            ck_assert_uint_eq(kernel_find_not_finite(kernel, y, n), i);
+            if (kernel_find_not_finite(kernel, y, n) != i)
+                ck_abort_msg("%s: %u of %u is not finite", kernel_name(kernel), i, n);
         }
     }
     free(x);
@@ -379,8 +381,8 @@ START_TEST(exp_has_the_bits_of_the_scalar_one)
             kernel_silu_multiply(kernel, y, one, N);
             for (int i = 0; i < N; i++) {
                 float want = x[i] / (1.0f + exact_exp(-x[i]));
-                ck_assert_msg(same_floats(&y[i], &want, 1), "%s: exp(%a)", kernel_name(kernel),
-                              (double)-x[i]);
+                if (!same_floats(&y[i], &want, 1))
+                    ck_abort_msg("%s: exp(%a)", kernel_name(kernel), (double)-x[i]);
             }
         }
     }
@@ -520,7 +522,8 @@ static void check_attention(struct attention a, const struct attention_row *rows
             float *o = want + r * out_row + h * a.value_dim;
             attend_plainly(&a, &rows[r], h, q + r * q_row + h * a.key_dim, o, exact);
             for (uint32_t d = 0; d < a.value_dim; d++)
-                ck_assert_double_eq_tol((double)o[d], exact[d], 1e-4);
+                if (!(fabs((double)o[d] - exact[d]) < 1e-4))
+                    ck_abort_msg("%g instead of %g", (double)o[d], exact[d]);
         }
     EACH_LEVEL(kernel)
     {
@@ -532,7 +535,7 @@ static void check_attention(struct attention a, const struct attention_row *rows
                           "%s: %u rows, %d threads, %u/%u heads, %u/%u dimensions, element %d",
                           kernel_name(kernel), n_rows, n_threads, a.n_heads, a.n_kv_heads,
                           a.key_dim, a.value_dim, a.element);
-            if (n_threads == 0 || n_threads == 3) { /* one at a time */
+            if (n_threads == 3) { /* one at a time */
                 memset(out, 0, n_rows * out_row * sizeof *out);
                 for (uint32_t r = 0; r < n_rows; r++)
                     kernel_attend(kernel, threads, &a, &rows[r], 1, q + r * q_row,
@@ -571,9 +574,11 @@ static struct attention shape_at(int i)
 /* A prompt: row i sees [0, i]; from the start, in the middle of a context, with a window. */
 START_TEST(attention_of_a_prompt)
 {
-    static const uint32_t first[] = {0, 0, 63, 150}, count[] = {1, 150, 70, 50};
-    static const uint32_t window[] = {1000, 1000, 50, 70};
+    static const uint32_t first[] = {0, 0, 63, 150}, window[] = {1000, 1000, 50, 70};
     struct attention a = shape_at(_i);
+    uint32_t count[] = {1, a.n_heads < 9 ? 140 : 70, 66, 50};
+    if (a.n_heads > 50)
+        count[1] = count[2] = count[3] = 9;
     for (int c = 0; c < 4; c++) {
         random_begin((uint64_t)(_i * 10 + c));
         struct sequence s = sequence_new(&a, first[c] + count[c]);
