@@ -86,8 +86,8 @@ static void end_text(struct passage *passage, const struct record *record)
     passage->dropped = end.reason == END_DROPPED;
     if (passage->dropped)
         text_flow_drop(&passage->flow);
-    else if (!text_flow_end(&passage->flow, end.trim, &error))
-        reader_die(reader, error.status, "%s", error.text);
+    else
+        text_flow_end(&passage->flow, end.trim);
 }
 
 static void print_passage(struct passage *passage)
@@ -118,14 +118,13 @@ static void print_ready(void)
 /* At the end of the input nothing waits any longer. */
 static void print_rest(void)
 {
-    struct error error;
     for (size_t i = 0; i < n_passages; i++) {
         struct passage *passage = &passages[i];
         if (!passage->seen || passage->dropped || (i < current && passage->flow.length == 0))
             continue;
         passage->ended = true;
         passage->printed &= i == current;
-        text_flow_end(&passage->flow, 0, &error);
+        text_flow_end(&passage->flow, 0);
         print_passage(passage);
         separate = true;
     }

@@ -5,6 +5,7 @@
 #include "stage/report.h"
 #include "stage/stage.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,17 @@ static struct arguments arguments_for(unsigned stage, const struct given *given,
     return a;
 }
 
+/* Our standard input is the text and our standard output the continuation: neither is a state too. */
+static void refuse_streams(const struct given *given, size_t n_given)
+{
+    static const char *const options_of_files[] = {"state", "reuse", "save", "model"};
+    for (size_t i = 0; i < n_given; i++)
+        for (size_t k = 0; k < 4; k++)
+            if (strcmp(given[i].option->name, options_of_files[k]) == 0 &&
+                (strcmp(given[i].value, "-") == 0 || strncmp(given[i].value, "/dev/std", 8) == 0))
+                die(STATUS_USAGE, "--%s: expected the name of a file, found '%s'", given[i].option->name, given[i].value);
+}
+
 /* Where the text comes from: the words that tokenize gets, and whether it reads our standard input. */
 static bool text_arguments(struct arguments *a, char **operands, int n)
 {
@@ -98,7 +110,7 @@ static bool text_arguments(struct arguments *a, char **operands, int n)
         add(a, operands[i]);
     if (!any && isatty(0))
         add(a, ""); /* from a state, nothing is appended */
-    return dash || !any || (file && strcmp(file, "-") == 0);
+    return dash || !any || (file && (strcmp(file, "-") == 0 || strcmp(file, "/dev/stdin") == 0));
 }
 
 /* What passes through our hands: questions only where somebody wants to see them. */
@@ -143,6 +155,7 @@ int main(int argc, char **argv)
     struct arguments words[5];
     for (size_t i = 0; i < 5; i++)
         words[i] = arguments_for(1u << i, given, n_given);
+    refuse_streams(given, n_given);
     bool reads_input = text_arguments(&words[0], argv + first, argc - first);
     add(&words[1], "--mpi=never");
     add(&words[2], "--stream");
@@ -171,8 +184,11 @@ int main(int argc, char **argv)
         pipeline_pipe(copied);
     pipeline_pipe(chosen);
     pipeline_pipe(text);
-    add(&words[2], "/dev/fd/3");
-    add(&words[2], "/dev/fd/4");
+    char begin_name[32], back_name[32];
+    snprintf(begin_name, sizeof begin_name, "/dev/fd/%d", begin[0]);
+    snprintf(back_name, sizeof back_name, "/dev/fd/%d", back[0]);
+    add(&words[2], begin_name);
+    add(&words[2], back_name);
     int nothing = pipeline_null();
     pipeline_start(&pipeline, "tokenize", words[0].word, reads_input ? 0 : nothing, tokens[1], -1, -1);
     pipeline_start(&pipeline, "prefill", words[1].word, tokens[0], begin[1], -1, -1);
@@ -187,7 +203,10 @@ int main(int argc, char **argv)
     int status = pipeline_run(&pipeline, tap.relay, 2);
     if (verbose && status == STATUS_OK)
         report_print(&tap.report);
-    if (trace_file && trace_file != stderr && fclose(trace_file))
+    if (trace_file && trace_file != stderr && fclose(trace_file) && !tap.report.trace_errno)
+        tap.report.trace_errno = errno;
+    errno = tap.report.trace_errno;
+    if (errno && *trace)
         die(STATUS_SYSTEM, "%s: cannot write:", trace);
     return status;
 }

@@ -54,7 +54,7 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
 #define ROW_TEMPERATURE(target, forward) \
     {0, "temp", "T", OPTION_REAL, target, 0, 1e6, "temperature; 0, the default, takes the most probable token", forward}
 #define ROW_TOP_K(target, forward) \
-    {0, "top-k", "K", OPTION_INTEGER, target, -1, 16777216, "only the K most probable tokens (0 or less: all)", forward}
+    {0, "top-k", "K", OPTION_INTEGER, target, -2147483648.0, 16777216, "only the K most probable tokens (0 or less: all)", forward}
 #define ROW_TOP_P(target, forward) \
     {0, "top-p", "P", OPTION_REAL, target, 0, 1, "only the most probable tokens that together reach P (1: all)", forward}
 #define ROW_MIN_P(target, forward) \

@@ -122,13 +122,32 @@ static void open_temporary(struct output *output, mode_t mode)
     fchmod(output->fd, mode);
 }
 
+/* Where a chain of symbolic links leads, whether or not there is a file. */
+static char *follow_links(const char *path)
+{
+    char target[4096], *at = copy_string(path);
+    for (int links = 0; links < 40; links++) {
+        ssize_t n = readlink(at, target, sizeof target - 1);
+        if (n < 0)
+            return at;
+        target[n] = 0;
+        char *slash = target[0] == '/' ? NULL : strrchr(at, '/');
+        size_t folder = slash ? (size_t)(slash - at) + 1 : 0;
+        at = reallocate(at, folder + (size_t)n + 1, 1);
+        memcpy(at + folder, target, (size_t)n + 1);
+    }
+    free(at);
+    errno = ELOOP;
+    return NULL;
+}
+
 /* A file that will replace `path`; visible: it has a name from the beginning. */
 static void open_beside(struct output *output, const char *path, const struct stat *old, bool visible)
 {
     mode_t mask = umask(0);
     umask(mask);
     /* A symbolic link stays one: what it points to is replaced. */
-    output->path = old ? realpath(path, NULL) : copy_string(path);
+    output->path = follow_links(path);
     if (!output->path)
         die(STATUS_SYSTEM, "%s: cannot resolve:", path);
     mode_t mode = old ? old->st_mode & 07777 : 0666 & ~mask;
@@ -155,6 +174,8 @@ void output_open_visible(struct output *output, const char *path)
 void output_open(struct output *output, const char *path, bool binary, bool force)
 {
     *output = (struct output){.fd = 1, .name = "standard output"};
+    if (path && !*path)
+        die(STATUS_USAGE, "expected the name of a file to write, found an empty one");
     if (path && strcmp(path, "-") != 0) {
         struct stat status;
         bool exists = stat(path, &status) == 0;

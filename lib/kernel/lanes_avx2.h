@@ -89,9 +89,17 @@ static inline lanes lanes_load_bf16_first(const uint16_t *p, uint32_t n)
 
 static inline void lanes_store_f16_first(uint16_t *p, lanes v, uint32_t n)
 {
-    __m128i half[2] = {_mm256_cvtps_ph(v.low, _MM_FROUND_TO_NEAREST_INT),
-                       _mm256_cvtps_ph(v.high, _MM_FROUND_TO_NEAREST_INT)};
-    memcpy(p, half, n * sizeof *p);
+    __m128i low = _mm256_cvtps_ph(v.low, _MM_FROUND_TO_NEAREST_INT);
+    __m128i high = _mm256_cvtps_ph(v.high, _MM_FROUND_TO_NEAREST_INT);
+    if (n == 16) {
+        _mm_storeu_si128((__m128i *)p, low);
+        _mm_storeu_si128((__m128i *)(p + 8), high);
+        return;
+    }
+    uint16_t copy[16];
+    _mm_storeu_si128((__m128i *)copy, low);
+    _mm_storeu_si128((__m128i *)(copy + 8), high);
+    memcpy(p, copy, n * sizeof *p);
 }
 
 static inline lanes lanes_add(lanes a, lanes b)

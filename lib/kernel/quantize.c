@@ -240,8 +240,8 @@ static void quantize_q6_k(const float *x, uint8_t *out)
 
 bool quantize_supports(uint32_t type)
 {
-    return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_Q8_0 || type == TENSOR_Q4_0 ||
-           type == TENSOR_Q4_K || type == TENSOR_Q6_K;
+    return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16 || type == TENSOR_Q8_0 ||
+           type == TENSOR_Q4_0 || type == TENSOR_Q4_K || type == TENSOR_Q6_K;
 }
 
 void quantize_row(enum tensor_type type, const float *x, size_t n, uint8_t *out)
@@ -251,6 +251,12 @@ void quantize_row(enum tensor_type type, const float *x, size_t n, uint8_t *out)
         switch (type) {
         case TENSOR_F16:
             store_u16(out, f32_to_f16(x[i]));
+            break;
+        case TENSOR_BF16:
+            store_u16(out, f32_to_bf16(x[i]));
+            break;
+        case TENSOR_F32:
+            store_f32(out, x[i]);
             break;
         case TENSOR_Q8_0:
             quantize_q8_0(x + i, out);
@@ -265,7 +271,6 @@ void quantize_row(enum tensor_type type, const float *x, size_t n, uint8_t *out)
             quantize_q6_k(x + i, out);
             break;
         default:
-            store_f32(out, x[i]);
-            break;
+            die(STATUS_USAGE, "cannot write tensors of type %u", (unsigned)type);
         }
 }

@@ -63,6 +63,9 @@ static bool make_header(struct layout *l, const struct model *m, const struct gg
     store_u64(l->header + 24, (uint64_t)status.st_size);
     store_u64(l->header + 32, (uint64_t)status.st_mtim.tv_sec);
     store_u64(l->header + 40, (uint64_t)status.st_mtim.tv_nsec);
+    /* The time of change cannot be set back; with device and inode it tells a file that was touched up. */
+    store_u32(l->header + 48, (uint32_t)status.st_ctim.tv_sec ^ (uint32_t)status.st_ctim.tv_nsec);
+    store_u64(l->header + 52, (uint64_t)status.st_ino ^ (uint64_t)status.st_dev << 32);
     store_u32(l->header + 60, crc32_update(0, l->header, 60));
     return true;
 }
@@ -119,13 +122,25 @@ static void interleave(void *context, int thread, size_t begin, size_t end)
         matrix_interleave(job->layout->matrix[i], job->bytes + job->layout->offset[i]);
 }
 
-/* Fills a file under a temporary name and gives it its name when it is complete; space is
- * reserved first, so that a full disk is an error here and never a fault.  Returns 0 or an errno. */
+/* A file without a name in the folder of the layouts, so that whatever ends this process leaves nothing; where the file
+ * system has no such files, one with the temporary name. */
+static int open_nameless(const struct layout *l, const char *temporary, bool *named)
+{
+    char folder[4200];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(l->path, '/') - l->path), l->path);
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    *named = fd < 0;
+    return fd >= 0 ? fd : open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
+/* Fills a file and gives it its name when it is complete; space is reserved first, so that a full disk is an
+ * error here and never a fault.  Returns 0 or an errno. */
 static int write_file(const struct layout *l, struct threads *threads)
 {
-    char temporary[4300];
+    char temporary[4300], self[64];
+    bool named;
     snprintf(temporary, sizeof temporary, "%s.%ld", l->path, (long)getpid());
-    int fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = open_nameless(l, temporary, &named);
     if (fd < 0)
         return errno;
     int reason = posix_fallocate(fd, 0, (off_t)l->bytes);
@@ -137,8 +152,10 @@ static int write_file(const struct layout *l, struct threads *threads)
         threads_run(threads, l->n, 1, interleave, &job);
         memcpy(bytes, l->header, sizeof l->header);
         munmap(bytes, l->bytes);
+        snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
         /* On the disk before it has its name: a header must not outlive its data in a crash. */
-        if (fdatasync(fd) || rename(temporary, l->path))
+        if (fdatasync(fd) || (!named && linkat(AT_FDCWD, self, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW)) ||
+            rename(temporary, l->path))
             reason = errno;
     }
     if (reason)
@@ -159,7 +176,7 @@ static bool make(struct layout *l, struct model *m, const struct gguf *gguf, boo
     if (!use(l)) { /* nobody was faster */
         reason = write_file(l, m->threads);
         errno = reason;
-        if (reason)
+        if (reason && !must)
             warn("%s: cannot keep a faster layout of the model, going on without:", l->path);
     }
     close(lock);

@@ -44,6 +44,12 @@ int pipeline_null(void)
 void pipeline_init(struct pipeline *p)
 {
     *p = (struct pipeline){.folder = program_folder()};
+    /* The others have the prefix that we were installed with, by whatever link we were called. */
+    char self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[length > 0 ? length : 0] = 0;
+    char *name = strrchr(self, '/') ? strrchr(self, '/') + 1 : self, *ours = strstr(name, "generate");
+    snprintf(p->prefix, sizeof p->prefix, "%.*s", ours ? (int)(ours - name) : 0, name);
     sigset_t set;
     sigemptyset(&set);
     static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -62,19 +68,19 @@ void pipeline_init(struct pipeline *p)
 }
 
 /* In the child: descriptors to their places, then the program. */
-_Noreturn static void become(const char *path, const char **argv, const int from[5], pid_t parent)
+_Noreturn static void become(const char *path, const char **argv, const int from[3], const int kept[2], pid_t parent)
 {
     sigset_t none;
     sigemptyset(&none);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(STATUS_SYSTEM);
-    for (int to = 0; to < 5; to++) {
-        if (from[to] == to)
-            fcntl(to, F_SETFD, 0);
-        else if (from[to] >= 0 && dup2(from[to], to) < 0)
+    for (int to = 0; to < 3; to++)
+        if (from[to] != to && dup2(from[to], to) < 0)
             die(STATUS_SYSTEM, "cannot place descriptor %d:", to);
-    }
+    for (int i = 0; i < 2; i++)
+        if (kept[i] >= 0)
+            fcntl(kept[i], F_SETFD, 0);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execv(path, (char **)(uintptr_t)argv);
     die(STATUS_SYSTEM, "%s: cannot run:", path);
@@ -85,9 +91,7 @@ void pipeline_start(struct pipeline *p, const char *name, const char **argv, int
     char path[4400];
     int ends[2];
     struct child *child = &p->child[p->n_children++];
-    const char *prefix = strrchr(program_name, '-'); /* installed with a prefix: "unroll-generate" */
-    int prefix_length = prefix ? (int)(prefix + 1 - program_name) : 0;
-    snprintf(path, sizeof path, "%s%.*s%s", p->folder, prefix_length, program_name, name);
+    snprintf(path, sizeof path, "%s%s%s", p->folder, p->prefix, name);
     argv[0] = path;
     pipeline_pipe(ends);
     pid_t parent = getpid();
@@ -95,7 +99,7 @@ void pipeline_start(struct pipeline *p, const char *name, const char **argv, int
     if (child->pid < 0)
         die(STATUS_SYSTEM, "cannot start %s:", name);
     if (child->pid == 0)
-        become(path, argv, (int[]){in, out, ends[1], third, fourth}, parent);
+        become(path, argv, (int[]){in, out, ends[1]}, (int[]){third, fourth}, parent);
     close(ends[1]);
     const int given[] = {in, out, third, fourth};
     for (size_t i = 0; i < 4; i++)
@@ -220,8 +224,12 @@ static void hear_all(struct child *c)
 
 static void repeat(struct child *c)
 {
-    if (c->said_length)
-        write_full(2, c->said, c->said_length, "standard error");
+    for (size_t done = 0; done < c->said_length;) {
+        ssize_t n = write(2, c->said + done, c->said_length - done);
+        if (n <= 0 && errno != EINTR)
+            break; /* nobody hears; the text matters more */
+        done += n > 0 ? (size_t)n : 0;
+    }
     c->said_length = 0;
 }
 

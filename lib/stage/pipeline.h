@@ -43,6 +43,7 @@ struct relay {
 #define PIPELINE_CHILDREN 16
 struct pipeline {
     char *folder; /* where the programs are */
+    char prefix[64]; /* of their names */
     struct child child[PIPELINE_CHILDREN];
     size_t n_children;
     int signals; /* signalfd */
@@ -58,7 +59,8 @@ void pipeline_pipe(int ends[2]);
 int pipeline_null(void);
 void pipeline_init(struct pipeline *pipeline);
 /* Starts FOLDER/name with the given arguments (argv[0] is filled in, NULL at its end), standard input and
- * output, and up to two more descriptors that become 3 and 4 (-1: none).  The descriptors given are closed here. */
+ * output, and up to two more descriptors that it inherits under their numbers (-1: none).  The descriptors given are
+ * closed here. */
 void pipeline_start(struct pipeline *pipeline, const char *name, const char **argv, int in, int out, int third,
                     int fourth);
 void outlet_put(struct outlet *outlet, const void *bytes, size_t size);

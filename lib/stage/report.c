@@ -1,6 +1,7 @@
 #include "stage/report.h"
 #include "stage/stage.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,8 @@ static void trace_step(struct report *r, uint32_t id, double milliseconds)
                      : "%8u %6u  %-14s %5.3f  %6u %-10s %5.3f %17llu %9llu %9.3f\n",
             r->position + 1, id, shown(r, id, text), probability(r, id), other, shown(r, other, second),
             probability(r, other), cached, bytes, milliseconds);
-    fflush(r->trace);
+    if (fflush(r->trace) && !r->trace_errno)
+        r->trace_errno = errno;
 }
 
 /* The two most probable ids, and the logarithm of the sum of exponentials. */

@@ -19,6 +19,7 @@ struct report {
     enum end_reason reason;
     FILE *trace;            /* a line per step; NULL: none */
     bool table;             /* tab-separated */
+    int trace_errno;        /* of the first line that could not be written */
     const struct vocab *vocab; /* for the texts of the trace */
     /* the distribution that the next token is chosen from */
     bool asked;

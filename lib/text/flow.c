@@ -25,14 +25,10 @@ void text_flow_add(struct text_flow *f, const void *bytes, size_t length, bool h
         f->ready = f->length - (f->raw || !f->length ? 0 : text_incomplete(f->bytes, f->length));
 }
 
-bool text_flow_end(struct text_flow *f, uint32_t trim, struct error *error)
+void text_flow_end(struct text_flow *f, uint32_t trim)
 {
-    if (trim > f->length)
-        return error_set(error, STATUS_INPUT, "%u bytes are to be cut from the text, but only %zu are still waiting",
-                         trim, f->length);
-    f->length -= trim;
+    f->length -= trim < f->length ? trim : f->length;
     f->ready = f->length;
-    return true;
 }
 
 bool text_flow_cut(struct text_flow *f, size_t n_tokens, struct error *error)

@@ -21,9 +21,9 @@ void text_flow_free(struct text_flow *flow);
 
 /* The text of one more token (length 0: it has none). */
 void text_flow_add(struct text_flow *flow, const void *bytes, size_t length, bool held);
-/* The sequence ends: cuts `trim` bytes, and everything left is ready.  False where more is to be cut
- * than was still waiting. */
-bool text_flow_end(struct text_flow *flow, uint32_t trim, struct error *error);
+/* The sequence ends: cuts `trim` bytes (of those that are still waiting: a stop string may have begun in a text
+ * that was shown before this stream), and everything left is ready. */
+void text_flow_end(struct text_flow *flow, uint32_t trim);
 /* Back to the first n_tokens.  False where text of the others was taken already. */
 bool text_flow_cut(struct text_flow *flow, size_t n_tokens, struct error *error);
 /* Throws away what was not taken. */

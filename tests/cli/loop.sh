@@ -79,6 +79,11 @@ generate -n 1 --save half "$prompt" >one
 : | generate --state half >>one
 expect_same one two
 
+begin "a stop string that began before the saved state"
+generate -n 1 --save half --stop 'aris.' "$prompt" >/dev/null
+expect_status_from /dev/null 0 generate --state half --stop 'aris.'
+expect_bytes ''
+
 # ---- a text appended to a state --------------------------------------------------------------------
 begin "a text appended to a state, by hand and by generate, goes on as a fresh run over the whole"
 tokenize 'The capital of France is Paris. The capital' | prefill >whole
@@ -272,6 +277,27 @@ expect_bytes '--temp'
 expect_status 0 generate -n 0 --echo -p 'a  b
 '
 expect_bytes 'a  b\n'
+begin "generate: standard input and output are not states too; descriptors of ours stay ours"
+for option in --state --save --reuse -m; do
+    expect_status 2 generate $option - x
+    expect_error "expected the name of a file, found '-'"
+done
+generate --save /dev/fd/3 -n 1 "$prompt" 3>saved >out
+expect_bytes ' Paris'
+generate -n 1 --save saved2 "$prompt" >out
+expect_same saved saved2
+begin "generate: by a link under another name, and installed with a prefix"
+ln -s "$BIN/generate" my-own-name
+expect_status 0 ./my-own-name -n 1 "$prompt"
+mkdir prefixed
+for p in tokenize prefill decode-step sample detok generate; do cp "$BIN/$p" prefixed/u_$p; done
+expect_status 0 prefixed/u_generate -m "$TOP/examples/model/unroll-small.gguf" -n 1 "$prompt"
+expect_bytes ' Paris'
+begin "generate: what cannot be said on standard error takes nothing from the text"
+generate -v "$prompt" >out 2>/dev/full
+expect_bytes ' Paris.'
+expect_status 3 generate --trace=/dev/full "$prompt"
+expect_error 'No space left'
 begin "generate: the terminal is not waited for"
 on_terminal "$BIN/generate" >out
 grep -q 'no text' out || fail "found $(brief out)"

@@ -132,6 +132,14 @@ for p in prefill decode-step; do
     [ "$(ls kept*)" = kept ] || fail "left $(ls kept*)"
     expect_status 0 $p -o kept a
     expect_same kept alone
+    begin "$p: -o through links"
+    ln -s sub/target link-$p
+    mkdir -p sub
+    expect_status 0 $p -o link-$p a
+    [ -h link-$p ] && [ -f sub/target ] || fail "the link was replaced"
+    ln -sf loop loop
+    expect_status 3 $p -o loop a
+    expect_status 2 $p -o '' a
     begin "$p: a full disk, a closed reader, a terminal"
     expect_status 3 sh -c "$p a >/dev/full"
     expect_error 'cannot write: No space left'
