@@ -128,11 +128,13 @@ static enum stop_outcome look_for_stops(const struct stop_matcher *matcher, cons
     return outcome;
 }
 
-/* A LOGITS record asks for an answer when it is about the last token that is known of its sequence: of the
- * series that `prefill --logits all` writes, only the last. */
+/* A LOGITS record asks for an answer when it is about the last token that is known of its sequence; in a state
+ * (which has a cache) OPEN says that more of it follows.  So of the series of `prefill --logits all` only the last asks. */
 static bool is_question(const struct record *record, const struct sequence *sequence)
 {
-    return sequence->n_tokens == 0 || record->position + 1 == sequence->first + sequence->n_tokens;
+    if (sequence->n_tokens && record->position + 1 != sequence->first + sequence->n_tokens)
+        return false;
+    return !(sequence->n_cached && (record->flags & RECORD_OPEN));
 }
 
 static void answer(struct selector *selector, const struct stop_matcher *matcher, const struct vocab *vocab,
