@@ -48,7 +48,7 @@ deps-check:
 
 # ---- building ----------------------------------------------------------------------------------------
 # Instruction sets by file name; everything else runs on any machine of the architecture.
-$(BUILD)/lib/kernel/%.o: OPTIMIZE = -O3
+$(BUILD)/lib/kernel/%.o $(BUILD)/tests/bench/%.o: OPTIMIZE = -O3
 # The plain C kernels are instrumented; the others, held to them bit for bit, take the compiler minutes each that way.
 $(BUILD)/lib/kernel/%_avx2.o $(BUILD)/lib/kernel/%_avx512.o $(BUILD)/lib/kernel/%_amx.o: INSTRUMENT =
 ifeq ($(shell uname -m),x86_64)

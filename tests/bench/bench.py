@@ -131,11 +131,11 @@ def bench_start():
     path = model("tinyllama-1.1b", "Q8_0")
     tokens = os.path.join(WORK, "one-token")
     with open(tokens, "wb") as file:
-        subprocess.run([os.path.join(BIN, "tokenize"), "-m", path, "--bos", "never", "--pre", "default", "a"], stdout=file)
+        subprocess.run([os.path.join(BIN, "tokenize"), "-m", path, "a"], stdout=file)
     program = os.path.join(BIN, "prefill")
     whole, = rounds(lambda: [1e3 * timed(program, "-m", path, "--ctx-size", "64", tokens)])
     one, = rounds(lambda: [1e3 / measure("--decode", "16", path)[0]])
-    line("exec to first logits, 1.1B Q8_0, one token", whole[0], "ms")
+    line("exec to first logits, 1.1B Q8_0, a word", whole[0], "ms")
     print(f"    of these {whole[0] - one[0]:.1f} ms more than a pass takes ({one[0]:.1f} ms)")
 
 
