@@ -1,5 +1,6 @@
 #include "stage/report.h"
 #include "stage/stage.h"
+#include "text/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,20 +20,12 @@ void report_trace(struct report *r, FILE *file, bool table)
         fputs("position  token  text            prob   runner-up        prob  cache: positions     bytes        ms\n", file);
 }
 
-/* A token's text with what would upset a line escaped. */
-static const char *shown(const struct report *r, uint32_t id, char text[64])
+/* A token's text with what would upset a line escaped; to be freed. */
+static char *shown(const struct report *r, uint32_t id)
 {
-    const char *bytes;
-    size_t n = r->vocab ? vocab_piece(r->vocab, id, true, &bytes) : 0, at = 0;
-    for (size_t i = 0; i < n && at < 56; i++) {
-        unsigned char c = (unsigned char)bytes[i];
-        if (c < 0x20 || c == 0x7f || c == '\\')
-            at += (size_t)snprintf(text + at, 64 - at, "\\x%02x", c);
-        else
-            text[at++] = (char)c;
-    }
-    text[at] = 0;
-    return text;
+    const char *bytes = "";
+    size_t n = r->vocab ? vocab_piece(r->vocab, id, true, &bytes) : 0;
+    return text_escape(bytes, n, 48);
 }
 
 static double probability(const struct report *r, uint32_t id)
@@ -42,15 +35,17 @@ static double probability(const struct report *r, uint32_t id)
 
 static void trace_step(struct report *r, uint32_t id, double milliseconds)
 {
-    char text[64], second[64];
     uint32_t other = id == r->best ? r->second : r->best;
+    char *text = shown(r, id), *second = shown(r, other);
     unsigned long long cached = r->position + 1,
                        bytes = cached * model_facts_position_bytes(&r->facts);
     fprintf(r->trace,
             r->table ? "%u\t%u\t%s\t%.6f\t%u\t%s\t%.6f\t%llu\t%llu\t%.3f\n"
                      : "%8u %6u  %-14s %5.3f  %6u %-10s %5.3f %17llu %9llu %9.3f\n",
-            r->position + 1, id, shown(r, id, text), probability(r, id), other, shown(r, other, second),
+            r->position + 1, id, text, probability(r, id), other, second,
             probability(r, other), cached, bytes, milliseconds);
+    free(text);
+    free(second);
     if (fflush(r->trace) && !r->trace_errno)
         r->trace_errno = errno;
 }
