@@ -52,7 +52,15 @@ static const struct program program = {"[TEXT ... | -]", "Continue a text: the w
 struct arguments {
     const char **word;
     size_t n;
+    size_t n_options; /* words that were made here, after the first */
 };
+
+static void arguments_free(struct arguments *a)
+{
+    for (size_t i = 0; i < a->n_options; i++)
+        free((char *)(uintptr_t)a->word[i + 1]);
+    free(a->word);
+}
 
 static void add(struct arguments *a, const char *word)
 {
@@ -72,6 +80,7 @@ static struct arguments arguments_for(unsigned stage, const struct given *given,
         char *word = allocate(size, 1);
         snprintf(word, size, "--%s%s%s", given[i].option->name, given[i].value ? "=" : "", given[i].value ? given[i].value : "");
         add(&a, word);
+        a.n_options++;
     }
     return a;
 }
@@ -136,11 +145,11 @@ static void see_answer(void *context, const struct record *record, const uint8_t
     report_answer(&((struct tap *)context)->report, record, payload);
 }
 
-static const struct vocab *open_vocabulary(void)
+static struct vocab *open_vocabulary(struct gguf **gguf)
 {
     struct error error;
-    struct gguf *gguf = gguf_open(model_path(model), &error);
-    const struct vocab *vocab = gguf ? vocab_open(gguf, NULL, &error) : NULL;
+    *gguf = gguf_open(model_path(model), &error);
+    struct vocab *vocab = *gguf ? vocab_open(*gguf, NULL, &error) : NULL;
     if (!vocab)
         die_error(&error);
     return vocab;
@@ -168,8 +177,10 @@ int main(int argc, char **argv)
     FILE *trace_file = !trace ? NULL : *trace ? fopen(trace, "we") : stderr;
     if (trace && !trace_file)
         die(STATUS_SYSTEM, "%s: cannot open for writing:", trace);
+    struct gguf *gguf = NULL;
+    struct vocab *vocab = NULL;
     if (trace) {
-        tap.report.vocab = open_vocabulary();
+        tap.report.vocab = vocab = open_vocabulary(&gguf);
         report_trace(&tap.report, trace_file, *trace);
     }
     bool watched = verbose || trace || echo;
@@ -208,5 +219,12 @@ int main(int argc, char **argv)
     errno = tap.report.trace_errno;
     if (errno && *trace)
         die(STATUS_SYSTEM, "%s: cannot write:", trace);
+    for (size_t i = 0; i < 5; i++)
+        arguments_free(&words[i]);
+    pipeline_free(&pipeline, tap.relay, 2);
+    report_free(&tap.report);
+    vocab_close(vocab);
+    gguf_close(gguf);
+    free(given);
     return status;
 }

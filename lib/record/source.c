@@ -19,6 +19,7 @@ struct read_ahead {
     const char *name;
     pthread_mutex_t lock;
     pthread_cond_t arrived;
+    pthread_t thread;
     uint8_t *bytes; /* [begin, end) are waiting */
     size_t begin, end, capacity;
     bool ended;
@@ -34,7 +35,8 @@ static void *read_ahead_main(void *argument)
         if (q->begin == q->end)
             q->begin = q->end = 0;
         q->bytes = grow(q->bytes, &q->capacity, q->end + n, 1);
-        memcpy(q->bytes + q->end, piece, n);
+        if (n)
+            memcpy(q->bytes + q->end, piece, n);
         q->end += n;
         q->ended = n == 0;
         pthread_cond_signal(&q->arrived);
@@ -65,11 +67,9 @@ void source_read_ahead(struct source *s)
     *q = (struct read_ahead){.fd = s->fd, .name = s->name};
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->arrived, NULL);
-    pthread_t thread;
-    errno = pthread_create(&thread, NULL, read_ahead_main, q);
+    errno = pthread_create(&q->thread, NULL, read_ahead_main, q);
     if (errno)
         die(STATUS_SYSTEM, "cannot start a thread:");
-    pthread_detach(thread);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -123,11 +123,26 @@ void source_open_memory(struct source *s, const char *name, const uint8_t *bytes
     *s = (struct source){.name = name, .fd = -1, .map = {bytes, size}, .mapped = true};
 }
 
+/* Where the input has ended the thread has too; where not, it waits in read() and ends with the process. */
+static void read_ahead_close(struct read_ahead *q)
+{
+    pthread_mutex_lock(&q->lock);
+    bool ended = q->ended;
+    pthread_mutex_unlock(&q->lock);
+    if (!ended)
+        return;
+    pthread_join(q->thread, NULL);
+    free(q->bytes);
+    free(q);
+}
+
 /* Mappings stay: the cache may use pages of a state where they lie. */
 void source_close(struct source *s)
 {
     if (s->fd > 0 && !s->ahead)
         close(s->fd);
+    if (s->ahead)
+        read_ahead_close(s->ahead);
     free(s->buffer);
     s->buffer = NULL;
 }

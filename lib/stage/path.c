@@ -27,11 +27,11 @@ const char *model_path(const char *option)
         return environment;
     char *folder = program_folder();
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        char path[4300];
+        static char path[4300]; /* lasts as long as the other two do */
         snprintf(path, sizeof path, "%s%sunroll-small.gguf", folder, places[i]);
         if (access(path, R_OK) == 0) {
             free(folder);
-            return copy_string(path);
+            return path;
         }
     }
     die(STATUS_SYSTEM, "no model: give one by -m FILE or UNROLL_MODEL (the small one is not installed beside %s)",

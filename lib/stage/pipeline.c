@@ -398,3 +398,15 @@ int pipeline_run(struct pipeline *p, struct relay *relays, size_t n_relays)
     }
     return tell(p);
 }
+
+void pipeline_free(struct pipeline *p, struct relay *relays, size_t n_relays)
+{
+    for (size_t i = 0; i < p->n_children; i++)
+        free(p->child[i].said);
+    for (size_t i = 0; i < n_relays; i++) {
+        free(relays[i].payload);
+        free(relays[i].out[0].bytes);
+        free(relays[i].out[1].bytes);
+    }
+    free(p->folder);
+}

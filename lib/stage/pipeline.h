@@ -67,5 +67,6 @@ void outlet_put(struct outlet *outlet, const void *bytes, size_t size);
 /* Runs until all children have ended.  Returns the status of the job; a failure has been told on standard
  * error.  Where a signal ended it, or the reader of standard output is gone, the program ends by that signal. */
 int pipeline_run(struct pipeline *pipeline, struct relay *relays, size_t n_relays);
+void pipeline_free(struct pipeline *pipeline, struct relay *relays, size_t n_relays);
 
 #endif

@@ -140,3 +140,9 @@ void report_print(const struct report *r)
         warn("cache: %llu positions, %llu bytes", positions, positions * model_facts_position_bytes(&r->facts));
     }
 }
+
+void report_free(struct report *r)
+{
+    free(r->at);
+    free(r->logits);
+}

@@ -34,6 +34,7 @@ void report_question(struct report *report, const struct record *record, const u
 void report_answer(struct report *report, const struct record *record, const uint8_t *payload);
 /* The summary, on standard error. */
 void report_print(const struct report *report);
+void report_free(struct report *report);
 /* The header of the trace. */
 void report_trace(struct report *report, FILE *file, bool table);
 
