@@ -9,7 +9,6 @@
  * results are kept for each page and merged in ascending order afterwards. */
 #include "kernel/table.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +17,8 @@
 #define TILE 96
 /* From so many rows on a page of F16 is widened once instead of in every block of rows. */
 #define WIDEN_ROWS 24
+/* Tasks are not cut where keeping the results of their pages would take more floats. */
+#define MOST_PARTIALS ((size_t)16 << 20)
 /* Multiply-adds below which one thread is faster than waking another. */
 #define SMALL_WORK 100000
 
@@ -240,37 +241,43 @@ static void work_attend(void *context, int thread, size_t begin, size_t end)
     }
 }
 
-/* Merges the pages of cut tasks. */
+/* Merges the pages of cut tasks, page by page. */
 static void work_merge(void *context, int thread, size_t begin, size_t end)
 {
     const struct job *job = context;
-    const struct attention *a = job->attention;
     uint8_t *base = job->scratch + (size_t)thread * job->scratch_bytes;
+    size_t dim = job->attention->value_dim;
     for (size_t index = begin; index < end; index++) {
         size_t bytes;
         struct task task = task_at(job, index);
         struct scratch s = scratch_at(job, base, task.n_rows, &bytes);
-        const struct partial *partial = &job->partials[index];
-        for (uint32_t i = 0; i < task.n_rows; i++) {
-            const struct attention_row *row = &job->rows[task.tile.row + i / task.n_heads];
-            float *out = s.out + (size_t)i * a->value_dim;
-            for (uint32_t page = row->first / KERNEL_PAGE; page * KERNEL_PAGE < row->end; page++) {
-                size_t at = (size_t)(page - task.first_page) * task.n_rows + i;
-                float m = partial->largest[at], l = partial->sum[at];
-                const float *o = partial->out + at * a->value_dim;
-                if (begins_at(row, page)) {
-                    s.largest[i] = m;
-                    s.sum[i] = l;
-                    memcpy(out, o, a->value_dim * sizeof *out);
+        for (uint32_t number = task.first_page; number < task.end_page; number++)
+            for (uint32_t i = 0; i < task.tile.n; i++) {
+                uint32_t from, to;
+                const struct attention_row *row = &job->rows[task.tile.row + i];
+                if (!visible(row, number, &from, &to))
                     continue;
+                size_t at = (size_t)i * task.n_heads;
+                size_t in = (size_t)(number - task.first_page) * task.n_rows + at;
+                const float *m = job->partials[index].largest + in;
+                const float *l = job->partials[index].sum + in;
+                const float *o = job->partials[index].out + in * dim;
+                struct attend_page page = {
+                    .n_rows = task.n_heads,
+                    .value_dim = job->attention->value_dim,
+                    .factors = s.factors,
+                    .largest = s.largest + at,
+                    .sum = s.sum + at,
+                    .out = s.out + at * dim,
+                };
+                if (begins_at(row, number)) {
+                    memcpy(page.largest, m, task.n_heads * sizeof *m);
+                    memcpy(page.sum, l, task.n_heads * sizeof *l);
+                    memcpy(page.out, o, task.n_heads * dim * sizeof *o);
+                } else {
+                    job->ops->attend_merge(&page, m, l, o);
                 }
-                float most = s.largest[i] > m ? s.largest[i] : m;
-                float old = exact_exp(s.largest[i] - most), new = exact_exp(m - most);
-                s.largest[i] = most;
-                s.sum[i] = fmaf(l, new, s.sum[i] * old);
-                job->ops->attend_merge(out, o, old, new, a->value_dim);
             }
-        }
         scatter(job, &task, s.out, s.sum);
     }
 }
@@ -288,26 +295,23 @@ static void make_tiles(struct job *job, uint32_t n_rows, uint32_t most)
     job->n_tasks = job->n_tiles * job->attention->n_kv_heads * job->parts;
 }
 
-/* One block of memory for the results of all pages of all tasks. */
-static float *make_partials(struct job *job)
+/* Memory for the results of all pages of a task, in floats. */
+static size_t partial_floats(const struct job *job, const struct task *task)
 {
-    size_t floats = 0;
-    float *memory = NULL;
+    size_t results = (size_t)(task->end_page - task->first_page) * task->n_rows;
+    return results * (2 + (size_t)job->attention->value_dim);
+}
+
+/* Deals one block of memory, which is returned, to all tasks. */
+static float *make_partials(struct job *job, size_t floats)
+{
+    float *memory = reallocate(NULL, floats, sizeof *memory), *at = memory;
     job->partials = allocate(job->n_tasks, sizeof *job->partials);
-    for (int pass = 0; pass < 2; pass++) {
-        float *at = memory;
-        for (size_t i = 0; i < job->n_tasks; i++) {
-            struct task task = task_at(job, i);
-            size_t n = (size_t)(task.end_page - task.first_page) * task.n_rows;
-            if (pass == 0) {
-                floats += n * (2 + (size_t)job->attention->value_dim);
-                continue;
-            }
-            job->partials[i] = (struct partial){at, at + n, at + 2 * n};
-            at += n * (2 + (size_t)job->attention->value_dim);
-        }
-        if (pass == 0)
-            memory = reallocate(NULL, floats, sizeof *memory);
+    for (size_t i = 0; i < job->n_tasks; i++) {
+        struct task task = task_at(job, i);
+        size_t results = (size_t)(task.end_page - task.first_page) * task.n_rows;
+        job->partials[i] = (struct partial){at, at + results, at + 2 * results};
+        at += partial_floats(job, &task);
     }
     return memory;
 }
@@ -338,7 +342,7 @@ void kernel_attend(const struct kernel *kernel, struct threads *threads,
     if (work < SMALL_WORK)
         threads = NULL;
 
-    /* Smaller tiles before spans: four tasks a thread keep all busy to the end. */
+    /* Four tasks a thread keep all busy to the end: by smaller tiles first, then by spans. */
     size_t wanted = threads_count(threads) > 1 ? 4 * (size_t)threads_count(threads) : 1;
     uint32_t most = TILE / job.part, least = (12 + job.part - 1) / job.part;
     make_tiles(&job, n_rows, most);
@@ -348,17 +352,19 @@ void kernel_attend(const struct kernel *kernel, struct threads *threads,
     }
 
     uint32_t rows_most = 0, pages_most = 0; /* of a task */
+    size_t floats = 0;                      /* for the results of all pages */
     for (size_t i = 0; i < job.n_tasks; i++) {
         struct task task = task_at(&job, i);
         uint32_t pages = task.end_page - task.first_page;
         rows_most = task.n_rows > rows_most ? task.n_rows : rows_most;
         pages_most = pages > pages_most ? pages : pages_most;
+        floats += partial_floats(&job, &task);
     }
     float *partials = NULL;
-    if (job.n_tasks < wanted && pages_most > 1) {
+    if (job.n_tasks < wanted && pages_most > 1 && floats <= MOST_PARTIALS) {
         size_t spans = (wanted + job.n_tasks - 1) / job.n_tasks;
         job.spans = spans < pages_most ? (uint32_t)spans : pages_most;
-        partials = make_partials(&job);
+        partials = make_partials(&job, floats);
     }
     scratch_at(&job, NULL, rows_most, &job.scratch_bytes);
     job.scratch = allocate_aligned((size_t)threads_count(threads), job.scratch_bytes);

@@ -40,8 +40,9 @@ struct float_ops {
     void (*f32_to_f16)(uint16_t *y, const float *x, size_t n);
     size_t (*find_not_finite)(const float *x, size_t n);
     void (*attend_page)(const struct attend_page *page);
-    /* sum = fma(x, b, sum * a)  (n) */
-    void (*attend_merge)(float *sum, const float *x, float a, float b, size_t n);
+    /* Merges a page's own m, l and o (of page->n_rows rows) into the state that `page` names. */
+    void (*attend_merge)(const struct attend_page *page, const float *m, const float *l,
+                         const float *o);
     void (*divide)(float *y, const float *x, float by, size_t n); /* y = x / by */
     void (*widen_f16)(float *y, const uint16_t *x, size_t n);
 };
