@@ -19,8 +19,6 @@ typedef int16_t vs __attribute__((vector_size(32)));
 typedef int8_t vb __attribute__((vector_size(32)));
 typedef float vf __attribute__((vector_size(32)));
 
-#define INLINE static inline __attribute__((always_inline))
-
 INLINE vu load_words(const void *p)
 {
     return (vu)_mm256_loadu_si256(p);
@@ -80,10 +78,11 @@ INLINE vu lookup(const int8_t *table, vu codes)
     return (vu)_mm256_shuffle_epi8(t, (__m256i)codes);
 }
 
-/* Sums of products of bytes: VPMADDUBSW adds two products of an unsigned and a signed byte in 16 bits,
- * with saturation.  It cannot happen: unsigned weights are below 64, and of signed ones, at most 128
- * in magnitude, the sign is moved to x, at most 127: 2 * 128 * 127 = 32512.  Groups are added in 16
- * bits as far as groups_in_16_bits() says; VPMADDWD then adds pairs, times the scale. */
+/* Sums of products of bytes: VPMADDUBSW adds two products of an unsigned and a signed byte in 16
+ * bits, with saturation.  It cannot happen: unsigned weights are below 64, and of signed ones, at
+ * most 128 in magnitude, the sign is moved to x, at most 127: 2 * 128 * 127 = 32512.  Groups are
+ * added in 16 bits as far as groups_in_16_bits() says; VPMADDWD then adds pairs, times the scale.
+ */
 #define WIDE_OFFSET -1
 
 struct sum {
@@ -150,7 +149,7 @@ INLINE vi high_scale(vs pair)
 /* Four words of each of sixteen rows become four pairs of vectors, one for each word. */
 INLINE void gather_words(const uint8_t *rows, size_t row_bytes, uint8_t *out)
 {
-#define HALF(r) _mm_loadu_si128((const __m128i *)(rows + (r) * row_bytes))
+#define HALF(r) _mm_loadu_si128((const __m128i *)(rows + (r)*row_bytes))
     for (unsigned half = 0; half < 2; half++, rows += 8 * row_bytes, out += 32) {
         __m256i a[4];
         UNROLL
@@ -165,19 +164,32 @@ INLINE void gather_words(const uint8_t *rows, size_t row_bytes, uint8_t *out)
     }
 }
 
-/* Returns the sum of q. */
-INLINE int32_t quantise_16(const float *x, float inverse, int8_t *q)
+INLINE int32_t largest(vi x)
 {
-    __m256 factor = _mm256_set1_ps(inverse);
-    __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), factor));
-    __m256i b = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), factor));
-    __m256i both = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
-    _mm_storeu_si128((__m128i *)q, _mm_packs_epi16(_mm256_castsi256_si128(both),
-                                                   _mm256_extracti128_si256(both, 1)));
-    vi sum = (vi)_mm256_add_epi32(a, b);
-    __m128i half = _mm_add_epi32(_mm256_castsi256_si128((__m256i)sum),
-                                 _mm256_extracti128_si256((__m256i)sum, 1));
-    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
-    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1));
-    return _mm_cvtsi128_si32(half);
+    __m128i half =
+        _mm_max_epi32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1));
+    half = _mm_max_epi32(half, _mm_shuffle_epi32(half, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(half, _mm_shuffle_epi32(half, 0xb1)));
+}
+
+INLINE __m256i quantise_8(const float *x, float inverse)
+{
+    return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), _mm256_set1_ps(inverse)));
+}
+
+/* q = x * inverse, rounded, of 32; and the sums of each 16. */
+INLINE void quantise_32(const float *x, float inverse, int8_t *q, int32_t *sums)
+{
+    __m256i a = _mm256_packs_epi32(quantise_8(x, inverse), quantise_8(x + 8, inverse));
+    __m256i b = _mm256_packs_epi32(quantise_8(x + 16, inverse), quantise_8(x + 24, inverse));
+    __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(a, b),
+                                                _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)q, bytes);
+    /* Sums of four, then of sixteen in each half. */
+    const __m256i ones = _mm256_set1_epi8(1);
+    __m256i sum = _mm256_madd_epi16(_mm256_maddubs_epi16(ones, bytes), _mm256_set1_epi16(1));
+    sum = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0x4e));
+    sum = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0xb1));
+    sums[0] = _mm_cvtsi128_si32(_mm256_castsi256_si128(sum));
+    sums[1] = _mm_cvtsi128_si32(_mm256_extracti128_si256(sum, 1));
 }

@@ -19,8 +19,6 @@ typedef int16_t vs __attribute__((vector_size(64)));
 typedef int8_t vb __attribute__((vector_size(64)));
 typedef float vf __attribute__((vector_size(64)));
 
-#define INLINE static inline __attribute__((always_inline))
-
 INLINE vu load_words(const void *p)
 {
     return (vu)_mm512_loadu_si512(p);
@@ -79,8 +77,8 @@ INLINE vu lookup(const int8_t *table, vu codes)
     return (vu)_mm512_shuffle_epi8(t, (__m512i)codes);
 }
 
-/* Sums of products of bytes: VPDPBUSD adds four products of an unsigned and a signed byte in 32 bits.
- * Signed weights are made unsigned by adding 128. */
+/* Sums of products of bytes: VPDPBUSD adds four products of an unsigned and a signed byte in 32
+ * bits. Signed weights are made unsigned by adding 128. */
 #define WIDE_OFFSET 7
 
 struct sum {
@@ -144,7 +142,7 @@ INLINE vi add_pairs(vi sum, vs a, vu b)
 /* Four words of each of sixteen rows become four vectors, one for each word. */
 INLINE void gather_words(const uint8_t *rows, size_t row_bytes, uint8_t *out)
 {
-#define QUARTER(r) _mm_loadu_si128((const __m128i *)(rows + (r) * row_bytes))
+#define QUARTER(r) _mm_loadu_si128((const __m128i *)(rows + (r)*row_bytes))
     __m512i a[4];
     UNROLL
     for (unsigned i = 0; i < 4; i++) {
@@ -162,10 +160,25 @@ INLINE void gather_words(const uint8_t *rows, size_t row_bytes, uint8_t *out)
     _mm512_storeu_si512(out + 192, _mm512_unpackhi_epi64(b1, b3));
 }
 
-/* Returns the sum of q. */
-INLINE int32_t quantise_16(const float *x, float inverse, int8_t *q)
+INLINE int32_t largest(vi x)
 {
-    __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(inverse)));
-    _mm_storeu_si128((__m128i *)q, _mm512_cvtepi32_epi8(v));
-    return _mm512_reduce_add_epi32(v);
+    return _mm512_reduce_max_epi32((__m512i)x);
+}
+
+/* q = x * inverse, rounded, of 32; and the sums of each 16. */
+INLINE void quantise_32(const float *x, float inverse, int8_t *q, int32_t *sums)
+{
+    __m512 factor = _mm512_set1_ps(inverse);
+    __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), factor));
+    __m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + 16), factor));
+    __m256i bytes = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(a)),
+                                            _mm512_cvtepi32_epi8(b), 1);
+    _mm256_storeu_si256((__m256i *)q, bytes);
+    /* Sums of four, then of sixteen in each half. */
+    const __m256i ones = _mm256_set1_epi8(1);
+    __m256i sum = _mm256_madd_epi16(_mm256_maddubs_epi16(ones, bytes), _mm256_set1_epi16(1));
+    sum = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0x4e));
+    sum = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0xb1));
+    sums[0] = _mm_cvtsi128_si32(_mm256_castsi256_si128(sum));
+    sums[1] = _mm_cvtsi128_si32(_mm256_extracti128_si256(sum, 1));
 }

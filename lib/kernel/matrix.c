@@ -195,7 +195,8 @@ void block_unpack(enum tensor_type type, const uint8_t *bytes, struct block *b)
         b->d = f16_to_f32(load_u16(bytes + 108));
         b->run = 16;
         for (int j = 0; j < 16; j++) {
-            int low = bytes[96 + j % 8] >> j / 8 * 4 & 15, high = bytes[104 + j % 4] >> j / 4 * 2 & 3;
+            int low = bytes[96 + j % 8] >> j / 8 * 4 & 15,
+                high = bytes[104 + j % 4] >> j / 4 * 2 & 3;
             b->scale[j] = (int8_t)((low | high << 4) - 32);
         }
         unpack_pairs(bytes + 32, q);

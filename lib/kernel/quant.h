@@ -1,21 +1,23 @@
 /* Quantised weights: what the quant_*.c files and matrix.c share; private to lib/kernel.
  *
- * Block formats.  Layouts are those of ggml (ggml-common.h of https://github.com/ggml-org/ggml): a row
- * is a sequence of blocks of 32 or 256 weights.  Every type is one case of
+ * Block formats.  Layouts are those of ggml (ggml-common.h of https://github.com/ggml-org/ggml): a
+ * row is a sequence of blocks of 32 or 256 weights.  Every type is one case of
  *
  *     weight[i] = d * scale[i / run] * q[i] + m * min[i / run]
  *
- * with f16 d and m (m is -dmin for the K types), small integers q, scale and min, and runs of 16 or 32
- * weights; types without sub-scales have scale 1, types without minimum have no second term.
+ * with f16 d and m (m is -dmin for the K types), small integers q, scale and min, and runs of 16 or
+ * 32 weights; types without sub-scales have scale 1, types without minimum have no second term.
  *
  * Quantised activations.  Per block of x (32 or 256 values, as the weight's): d = amax/127, q =
- * rint(x * (1/d)), to nearest even.  Where 1/d is not finite: d = 0, q = 0.  Where x is not: d is NaN,
- * q = 0, so that the product is NaN.
+ * rint(x * (1/d)), to nearest even.  Where 1/d is not finite: d = 0, q = 0.  Where x is not: d is
+ * NaN, q = 0, so that the product is NaN.
  *
  * Canonical product.  For each block in ascending order, in integers:
  *     S = sum of scale[j] * (sum over run j of q_w * q_x)        M = sum of min[j] * (sum of q_x)
  * and then, beginning with y = +0:
- *     y = fma(d * d_x, (float)S, y)        and, for types with a minimum:  y = fma(m * d_x, (float)M, y)
+ *     y = fma(d * d_x, (float)S, y)
+ *     y = fma(m * d_x, (float)M, y)        for types with a minimum
+ *
  * All integers fit 32 bits: |S| is largest for Q6_K, 256 * 32 * 128 * 127 = 1.4e8.
  */
 #ifndef UNROLL_KERNEL_QUANT_H
@@ -24,6 +26,8 @@
 #include "kernel/table.h"
 
 #define PANEL 16 /* rows that are interleaved */
+
+#define INLINE static inline __attribute__((always_inline))
 
 /* Before a loop with a small constant count whose arrays are to live in registers. */
 #if defined(__clang__)
@@ -75,8 +79,8 @@ void block_unpack(enum tensor_type type, const uint8_t *bytes, struct block *blo
 const uint8_t *matrix_block(const struct matrix *matrix, uint32_t row, size_t index,
                             uint8_t *bytes);
 
-/* Interleaves `n_blocks` blocks from `first_block` on of the up to sixteen rows of a plain matrix from
- * `row` on; rows that are not there become zeros. */
+/* Interleaves `n_blocks` blocks from `first_block` on of the up to sixteen rows of a plain matrix
+ * from `row` on; rows that are not there become zeros. */
 void matrix_gather(const struct matrix *matrix, uint32_t row, size_t first_block, size_t n_blocks,
                    uint8_t *out);
 
@@ -96,7 +100,7 @@ static inline void quantised_store_sums(struct quantised *form, size_t index, co
 {
     if (form->block == 32) {
         form->sum[index] = (float)(sums[0] + sums[1]);
-        form->minus[index] = -(sums[0] + sums[1]);
+        form->minus[index] = -128 * (sums[0] + sums[1]);
         return;
     }
     for (unsigned j = 0; j < 16; j++) {

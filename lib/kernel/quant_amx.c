@@ -4,14 +4,15 @@
  * A tile instruction of 16 cycles takes 64 bytes of each row, and while one is under way the
  * processor starts one floating-point instruction of 512 bits a cycle instead of two.
  *
- * Blocks of 32 (short): the sum of each block of each output must be scaled and added by itself: two
- * floating-point instructions for sixteen outputs, a third if the sum is an integer.  So x and weights are
- * given to the tiles as bfloat16, which holds bytes exactly and fills a tile with a block of 32; sums below
- * 2^24 are exact in the order of the tile too and come out as floats.
+ * Blocks of 32 (short): the sum of each block of each output must be scaled and added by itself:
+ * two floating-point instructions for sixteen outputs, a third if the sum is an integer.  So x and
+ * weights are given to the tiles as bfloat16, which holds bytes exactly and fills a tile with a
+ * block of 32; sums below 2^24 are exact in the order of the tile too and come out as floats.
  *
- * Blocks of 256 (long): weights are multiplied with their sub-scales beforehand.  Where the products
- * do not fit a byte they are two bytes, in two tiles, whose sums S = low + high * 2^shift.  The mins meet
- * the sums of x in one more tile of bfloat16, the sums of x as two numbers of at most eight bits. */
+ * Blocks of 256 (long): weights are multiplied with their sub-scales beforehand.  Where the
+ * products do not fit a byte they are two bytes, in two tiles, whose sums S = low + high * 2^shift.
+ * The mins meet the sums of x in one more tile of bfloat16, the sums of x as two numbers of at most
+ * eight bits. */
 #include "kernel/quant.h"
 
 #if defined(__x86_64__)
@@ -31,8 +32,9 @@ INLINE __m512i to_bf16(__m256i bytes)
 {
     __m512 low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(bytes)));
     __m512 high = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(bytes, 1)));
-    const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35,
-                                         33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    const __m512i odd =
+        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
     return _mm512_permutex2var_epi16(_mm512_castps_si512(low), odd, _mm512_castps_si512(high));
 }
 
@@ -43,9 +45,9 @@ INLINE __m512i to_bf16_pairs(const int16_t *sums)
     __m512i sum = _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)sums));
     __m512i rest = _mm512_and_si512(sum, _mm512_set1_epi32(15));
     __m512 low = _mm512_cvtepi32_ps(rest), high = _mm512_cvtepi32_ps(_mm512_sub_epi32(sum, rest));
-    return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(low), 16),
-                           _mm512_and_si512(_mm512_castps_si512(high),
-                                            _mm512_set1_epi32((int)0xffff0000u)));
+    return _mm512_or_si512(
+        _mm512_srli_epi32(_mm512_castps_si512(low), 16),
+        _mm512_and_si512(_mm512_castps_si512(high), _mm512_set1_epi32((int)0xffff0000u)));
 }
 
 static void quantise(const struct activations *x, struct quantised *out, size_t begin, size_t end)
@@ -74,14 +76,16 @@ static void quantise(const struct activations *x, struct quantised *out, size_t 
 /* ---- weights in tiles ------------------------------------------------------------------------ */
 
 /* The pieces that work is done in, for the caches: of two panels, 256 inputs (weights, prepared:
- * the first level), of x, 512 rows (the second); sums of 8 panels by 512 rows wait in the second. */
+ * the first level), of x, 512 rows (the second); sums of 8 panels by 512 rows wait in the second.
+ */
 #define SHORT_BLOCKS 8
 #define LONG_BLOCKS  1
 #define RANGE        8
 #define GROUPS       32
 
 struct weights {
-    _Alignas(64) uint8_t tiles[9 * TILE]; /* a tile for each short block; planes and mins of a long */
+    _Alignas(
+        64) uint8_t tiles[9 * TILE]; /* a tile for each short block; planes and mins of a long */
     vf d[SHORT_BLOCKS], m[SHORT_BLOCKS];
 };
 
@@ -200,14 +204,14 @@ INLINE void prepare_long(enum tensor_type type, const uint8_t *block, uint8_t *t
         UNROLL
         for (unsigned j = 0; j < stretch; j++)
             UNROLL
-            for (unsigned g = 0; g < groups; g++) {
-                vu low, high, w = expand(type, at.words, first, j, g);
-                uint8_t *to = tiles + 64 * (groups * (first + j) + g);
-                scale_weights(type, w, scale[first + j], &low, &high);
-                store_words(to, low);
-                if (planes_of(type) == 2)
-                    store_words(to + 4 * TILE, high);
-            }
+        for (unsigned g = 0; g < groups; g++) {
+            vu low, high, w = expand(type, at.words, first, j, g);
+            uint8_t *to = tiles + 64 * (groups * (first + j) + g);
+            scale_weights(type, w, scale[first + j], &low, &high);
+            store_words(to, low);
+            if (planes_of(type) == 2)
+                store_words(to + 4 * TILE, high);
+        }
     }
     if (!has_minimum(type))
         return;
@@ -269,121 +273,100 @@ static void configure_tiles(void)
     _tile_loadconfig(&config);
 }
 
-/* Sixteen rows of x times `n` blocks of a pair of panels, added to y. */
+/* `groups` times sixteen rows of x, times `n` blocks of one or two panels, added to y. */
 struct tile_task {
-    const struct weights *w; /* (2) */
+    const struct weights *w; /* (n_panels) */
+    unsigned n_panels, groups;
     size_t n;
+    /* Of the first group's first block; `step` blocks further on are those of the next group. */
     const uint8_t *x, *sum_tiles;
     const float *d, *sum;
-    vf *y; /* (2, 16): for each panel sixteen rows of sixteen outputs */
+    size_t step;
+    vf (*y)[2][16]; /* (groups): for each panel sixteen rows of sixteen outputs */
 };
-
-/* Factors d * d_x that are made while the tiles are at work, as many as there are registers: of both
- * blocks of a pair for the first HOISTED rows, of the first block for all.  The compiler must not move
- * them to where they are used. */
-#define HOISTED 12
-#define KEEP(x) __asm__ volatile("" : "+v"(x))
-
-/* One or two blocks of 32 from `b` on, of both panels, in the tiles 0 to 3: panel, block. */
-INLINE void products_short(const struct tile_task *t, size_t b, bool two)
-{
-    const uint8_t *x = t->x + b * TILE;
-    const uint8_t *w0 = t->w[0].tiles + b * TILE, *w1 = t->w[1].tiles + b * TILE;
-    BARRIER();
-    _tile_loadd(4, x, 64);
-    _tile_loadd(6, w0, 64);
-    _tile_zero(0);
-    _tile_dpbf16ps(0, 4, 6);
-    if (two) {
-        _tile_loadd(5, x + TILE, 64);
-        _tile_loadd(7, w0 + TILE, 64);
-        _tile_zero(1);
-        _tile_dpbf16ps(1, 5, 7);
-    }
-    _tile_loadd(6, w1, 64);
-    _tile_zero(2);
-    _tile_dpbf16ps(2, 4, 6);
-    if (two) {
-        _tile_loadd(7, w1 + TILE, 64);
-        _tile_zero(3);
-        _tile_dpbf16ps(3, 5, 7);
-    }
-}
-
-INLINE void store_tiles(float *sums)
-{
-    _tile_stored(0, sums, 64);
-    _tile_stored(1, sums + 256, 64);
-    _tile_stored(2, sums + 512, 64);
-    _tile_stored(3, sums + 768, 64);
-    BARRIER();
-}
 
 INLINE vf load_sum(const float *sums, unsigned row)
 {
     return (vf)load_words(sums + 16 * row);
 }
 
-/* The blocks b and b + 1 of a type without minimum. */
-INLINE void multiply_two(const struct tile_task *t, size_t b, float *sums)
+/* Where the tiles stand: group, panel and block. */
+struct place {
+    unsigned group, panel;
+    size_t block;
+};
+
+/* Sends the products of the block to one of two tiles, and goes on to the next. */
+INLINE void product_short(const struct tile_task *t, struct place *at, bool second)
 {
-    const float *d_x = t->d + 16 * b, *e_x = d_x + 16;
-    vf d = t->w[0].d[b], e = t->w[0].d[b + 1], next_d = t->w[1].d[b], next_e = t->w[1].d[b + 1];
-    vf f[16], g[HOISTED];
-    products_short(t, b, true);
-    UNROLL
-    for (unsigned r = 0; r < 16; r++) {
-        f[r] = d * all_floats(d_x + r);
-        KEEP(f[r]);
-        if (r < HOISTED) {
-            g[r] = e * all_floats(e_x + r);
-            KEEP(g[r]);
-        }
+    if (at->group == t->groups)
+        return;
+    const uint8_t *x = t->x + (at->group * t->step + at->block) * TILE;
+    const uint8_t *w = t->w[at->panel].tiles + at->block * TILE;
+    BARRIER();
+    if (second) {
+        _tile_loadd(5, x, 64);
+        _tile_loadd(7, w, 64);
+        _tile_zero(1);
+        _tile_dpbf16ps(1, 5, 7);
+    } else {
+        _tile_loadd(4, x, 64);
+        _tile_loadd(6, w, 64);
+        _tile_zero(0);
+        _tile_dpbf16ps(0, 4, 6);
     }
-    store_tiles(sums);
-    UNROLL
-    for (unsigned r = 0; r < 16; r++) {
-        vf y = multiply_add(f[r], load_sum(sums, r), t->y[r]);
-        t->y[r] = multiply_add(r < HOISTED ? g[r] : e * all_floats(e_x + r),
-                               load_sum(sums + 256, r), y);
-        f[r] = next_d * all_floats(d_x + r);
-        if (r < HOISTED)
-            g[r] = next_e * all_floats(e_x + r);
-    }
-    UNROLL
-    for (unsigned r = 0; r < 16; r++) {
-        vf y = multiply_add(f[r], load_sum(sums + 512, r), t->y[16 + r]);
-        t->y[16 + r] = multiply_add(r < HOISTED ? g[r] : next_e * all_floats(e_x + r),
-                                    load_sum(sums + 768, r), y);
-    }
+    if (++at->block < t->n)
+        return;
+    at->block = 0;
+    if (++at->panel < t->n_panels)
+        return;
+    at->panel = 0;
+    at->group++;
 }
 
-INLINE void multiply_one(bool min, const struct tile_task *t, size_t b, float *sums)
+INLINE void store_tile(bool second, float *sums)
 {
-    const float *d_x = t->d + 16 * b, *sum_x = t->sum + 16 * b;
-    products_short(t, b, false);
-    store_tiles(sums);
-    for (unsigned p = 0; p < 2; p++) {
-        vf d = t->w[p].d[b], m = t->w[p].m[b];
-        UNROLL
-        for (unsigned r = 0; r < 16; r++) {
-            vf y = t->y[16 * p + r], x = all_floats(d_x + r);
-            y = multiply_add(d * x, load_sum(sums + 512 * p, r), y);
-            if (min)
-                y = multiply_add(m * x, all_floats(sum_x + r), y);
-            t->y[16 * p + r] = y;
-        }
-    }
+    if (second)
+        _tile_stored(1, sums, 64);
+    else
+        _tile_stored(0, sums, 64);
+    BARRIER();
 }
 
+/* Block after block, the tiles working on the next but one while the sums of the last but one are
+ * scaled and added. */
 INLINE void multiply_short(bool min, const struct tile_task *t)
 {
-    _Alignas(64) float sums[4 * 256];
-    size_t b = 0;
-    for (; b + 1 < t->n && !min; b += 2)
-        multiply_two(t, b, sums);
-    for (; b < t->n; b++)
-        multiply_one(min, t, b, sums);
+    _Alignas(64) float sums[2][256];
+    struct place ahead = {0, 0, 0};
+    bool second = false; /* which tile and sums the block has */
+    product_short(t, &ahead, false);
+    product_short(t, &ahead, true);
+    store_tile(false, sums[0]);
+    for (unsigned g = 0; g < t->groups; g++)
+        for (unsigned p = 0; p < t->n_panels; p++) {
+            const float *d_x = t->d + 16 * g * t->step, *sum_x = t->sum + 16 * g * t->step;
+            const struct weights *w = &t->w[p];
+            vf y[16];
+            UNROLL
+            for (unsigned r = 0; r < 16; r++)
+                y[r] = t->y[g][p][r];
+            for (size_t b = 0; b < t->n; b++, second = !second, d_x += 16, sum_x += 16) {
+                vf d = w->d[b], m = w->m[b];
+                product_short(t, &ahead, second);
+                store_tile(!second, sums[!second]);
+                UNROLL
+                for (unsigned r = 0; r < 16; r++) {
+                    vf x = all_floats(d_x + r);
+                    y[r] = multiply_add(d * x, load_sum(sums[second], r), y[r]);
+                    if (min)
+                        y[r] = multiply_add(m * x, all_floats(sum_x + r), y[r]);
+                }
+            }
+            UNROLL
+            for (unsigned r = 0; r < 16; r++)
+                t->y[g][p][r] = y[r];
+        }
 }
 
 #define DOT(is_signed, sum, x, w)                                                                  \
@@ -394,79 +377,104 @@ INLINE void multiply_short(bool min, const struct tile_task *t)
             _tile_dpbsud(sum, x, w);                                                               \
     } while (0)
 
-/* A block of 256 of both panels; sums (2, 3, 256): panel; low, high, mins. */
-INLINE void products_long(enum tensor_type type, const struct tile_task *t, float *sums)
+/* A block of 256 of one or two panels: in the tiles 0 to 3 low and high of each, in 5 and 7 the mins. */
+INLINE void products_long(enum tensor_type type, const struct tile_task *t, unsigned group)
 {
+    const uint8_t *x = t->x + group * t->step * 4 * TILE;
     const uint8_t *w0 = t->w[0].tiles, *w1 = t->w[1].tiles;
+    bool two = t->n_panels == 2;
     unsigned mins = 4 * planes_of(type) * TILE;
+    BARRIER();
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-#define PRODUCT(i, x_tile, w_tile, at)                                                             \
+#define PRODUCT(i, at)                                                                             \
     do {                                                                                           \
-        _tile_loadd(w_tile, at, 64);                                                               \
-        DOT(is_signed(type), i, x_tile, w_tile);                                                   \
+        _tile_loadd(6, at, 64);                                                                    \
+        DOT(is_signed(type), i, 4, 6);                                                             \
     } while (0)
-#define STEP(k, x_tile)                                                                            \
-    do {                                                                                           \
-        _tile_loadd(x_tile, t->x + (k) * TILE, 64);                                                \
-        PRODUCT(0, x_tile, 6, w0 + (k) * TILE);                                                    \
-        if (planes_of(type) == 2)                                                                  \
-            PRODUCT(1, x_tile, 7, w0 + (4 + (k)) * TILE);                                          \
-        PRODUCT(2, x_tile, 6, w1 + (k) * TILE);                                                    \
-        if (planes_of(type) == 2)                                                                  \
-            PRODUCT(3, x_tile, 7, w1 + (4 + (k)) * TILE);                                          \
-    } while (0)
-    STEP(0, 4);
-    STEP(1, 5);
-    STEP(2, 4);
-    STEP(3, 5);
-#undef STEP
+    UNROLL
+    for (unsigned k = 0; k < 4; k++) {
+        _tile_loadd(4, x + k * TILE, 64);
+        PRODUCT(0, w0 + k * TILE);
+        if (planes_of(type) == 2)
+            PRODUCT(1, w0 + (4 + k) * TILE);
+        if (two)
+            PRODUCT(2, w1 + k * TILE);
+        if (two && planes_of(type) == 2)
+            PRODUCT(3, w1 + (4 + k) * TILE);
+    }
 #undef PRODUCT
+    if (!has_minimum(type))
+        return;
+    _tile_loadd(4, t->sum_tiles + group * t->step * TILE, 64);
+    _tile_loadd(6, w0 + mins, 64);
+    _tile_zero(5);
+    _tile_dpbf16ps(5, 4, 6);
+    if (!two)
+        return;
+    _tile_loadd(6, w1 + mins, 64);
+    _tile_zero(7);
+    _tile_dpbf16ps(7, 4, 6);
+}
+
+/* sums (2, 3, 256): panel; low, high, mins. */
+INLINE void store_long(enum tensor_type type, bool two, float *sums)
+{
     _tile_stored(0, sums, 64);
     if (planes_of(type) == 2)
         _tile_stored(1, sums + 256, 64);
-    if (has_minimum(type)) {
-        _tile_loadd(4, t->sum_tiles, 64);
-        _tile_loadd(6, w0 + mins, 64);
-        _tile_zero(0);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, w1 + mins, 64);
-        _tile_zero(1);
-        _tile_dpbf16ps(1, 4, 7);
-    }
-    _tile_stored(2, sums + 768, 64);
-    if (planes_of(type) == 2)
-        _tile_stored(3, sums + 1024, 64);
-    if (has_minimum(type)) {
-        _tile_stored(0, sums + 512, 64);
-        _tile_stored(1, sums + 1280, 64);
+    if (has_minimum(type))
+        _tile_stored(5, sums + 512, 64);
+    if (two) {
+        _tile_stored(2, sums + 768, 64);
+        if (planes_of(type) == 2)
+            _tile_stored(3, sums + 1024, 64);
+        if (has_minimum(type))
+            _tile_stored(7, sums + 1280, 64);
     }
     BARRIER();
 }
 
+/* Group after group, the tiles working on the next one while the sums of one are scaled and added. */
 INLINE void multiply_long(enum tensor_type type, const struct tile_task *t)
 {
-    _Alignas(64) float sums[2 * 3 * 256];
-    products_long(type, t, sums);
-    for (unsigned p = 0; p < 2; p++) {
-        const float *sum = sums + 768 * p;
-        vf d = t->w[p].d[0], m = t->w[p].m[0];
-        UNROLL
-        for (unsigned r = 0; r < 16; r++) {
-            vf y = t->y[16 * p + r], x = all_floats(t->d + r);
-            vi s = (vi)load_words(sum + 16 * r);
-            if (planes_of(type) == 2)
-                s += (vi)load_words(sum + 256 + 16 * r) << shift_of(type);
-            if (is_negated(type))
-                s = -s;
-            y = multiply_add(d * x, __builtin_convertvector(s, vf), y);
-            if (has_minimum(type))
-                y = multiply_add(m * x, (vf)load_words(sum + 512 + 16 * r), y);
-            t->y[16 * p + r] = y;
+    _Alignas(64) float sums[2][2 * 3 * 256];
+    products_long(type, t, 0);
+    store_long(type, t->n_panels == 2, sums[0]);
+    for (unsigned g = 0; g < t->groups; g++) {
+        const float *d_x = t->d + 16 * g * t->step;
+        if (g + 1 < t->groups)
+            products_long(type, t, g + 1);
+        for (unsigned p = 0; p < t->n_panels; p++) {
+            const float *sum = sums[g % 2] + 768 * p;
+            vf d = t->w[p].d[0], m = t->w[p].m[0];
+            UNROLL
+            for (unsigned r = 0; r < 16; r++) {
+                vf y = t->y[g][p][r], x = all_floats(d_x + r);
+                vi s = (vi)load_words(sum + 16 * r);
+                if (planes_of(type) == 2)
+                    s += (vi)load_words(sum + 256 + 16 * r) << shift_of(type);
+                if (is_negated(type))
+                    s = -s;
+                y = multiply_add(d * x, __builtin_convertvector(s, vf), y);
+                if (has_minimum(type))
+                    y = multiply_add(m * x, load_sum(sum + 512, r), y);
+                t->y[g][p][r] = y;
+            }
         }
+        if (g + 1 < t->groups)
+            store_long(type, t->n_panels == 2, sums[(g + 1) % 2]);
     }
+}
+
+INLINE void multiply_tile(enum tensor_type type, const struct tile_task *t)
+{
+    if (has_scales(type))
+        multiply_long(type, t);
+    else
+        multiply_short(has_minimum(type), t);
 }
 
 /* ---- matrices times x ------------------------------------------------------------------------ */
@@ -494,7 +502,8 @@ static void prepare_panel(const struct type_functions *f, const struct matrix *w
     f->prepare(panel, n, out);
 }
 
-/* Rows of x from `row` on, at most 16 * GROUPS, times outputs [begin, end), at most RANGE panels. */
+/* Rows of x from `row` on, at most 16 * GROUPS, times outputs [begin, end), at most RANGE panels.
+ */
 static void multiply_part(const struct type_functions *f, const struct matrix *w,
                           const struct activations *x, uint32_t row, uint32_t begin, uint32_t end,
                           float *y, size_t stride)
@@ -509,26 +518,29 @@ static void multiply_part(const struct type_functions *f, const struct matrix *w
         memset(sums[i], 0, (n_rows + 15) / 16 * sizeof sums[i][0]);
     for (size_t first = 0; first < form->n_blocks; first += at_once) {
         size_t left = form->n_blocks - first;
-        struct tile_task task = {.w = panels, .n = left < at_once ? left : at_once};
+        size_t at_x = row / 16 * form->n_blocks + first;
+        struct tile_task task = {
+            .w = panels,
+            .groups = (n_rows + 15) / 16,
+            .n = left < at_once ? left : at_once,
+            .x = form->tiles + at_x * tiles,
+            .sum_tiles = form->sum_tiles + at_x * TILE,
+            .d = form->tile_d + at_x * 16,
+            .sum = form->tile_sum + at_x * 16,
+            .step = form->n_blocks,
+        };
         for (uint32_t o = begin; o < end; o += 2 * PANEL) {
-            prepare_panel(f, w, o, first, task.n, &panels[0]);
-            if (o + PANEL < end) /* otherwise the second is not looked at in the end */
-                prepare_panel(f, w, o + PANEL, first, task.n, &panels[1]);
-            for (uint32_t g = 0; g < (n_rows + 15) / 16; g++) {
-                size_t at_x = (row / 16 + g) * form->n_blocks + first;
-                task.x = form->tiles + at_x * tiles;
-                task.d = form->tile_d + at_x * 16;
-                task.sum = form->tile_sum + at_x * 16;
-                task.sum_tiles = form->sum_tiles + at_x * TILE;
-                task.y = sums[(o - begin) / (2 * PANEL)][g][0];
-                f->multiply(&task);
-            }
+            unsigned n_panels = o + PANEL < end ? 2 : 1;
+            for (unsigned p = 0; p < n_panels; p++)
+                prepare_panel(f, w, o + p * PANEL, first, task.n, &panels[p]);
+            task.n_panels = n_panels;
+            task.y = sums[(o - begin) / (2 * PANEL)];
+            f->multiply(&task);
         }
     }
     for (uint32_t r = 0; r < n_rows; r++)
         for (uint32_t o = begin, i = 0; o < end; o += PANEL, i++)
-            store_floats(y + (row + r) * stride + o, sums[i / 2][r / 16][i % 2][r % 16],
-                         end - o);
+            store_floats(y + (row + r) * stride + o, sums[i / 2][r / 16][i % 2][r % 16], end - o);
 }
 
 static void multiply_tiles(const struct type_functions *f, const struct matrix *w,
@@ -542,8 +554,8 @@ static void multiply_tiles(const struct type_functions *f, const struct matrix *
     configure_tiles();
     for (uint32_t from = begin; from < end; from += RANGE * PANEL)
         for (uint32_t row = 0; row < x->rows; row += 16 * GROUPS)
-            multiply_part(f, w, x, row, from, end - from < RANGE * PANEL ? end : from + RANGE * PANEL,
-                          y, stride);
+            multiply_part(f, w, x, row, from,
+                          end - from < RANGE * PANEL ? end : from + RANGE * PANEL, y, stride);
     _tile_release();
 }
 
@@ -559,10 +571,7 @@ static void multiply_tiles(const struct type_functions *f, const struct matrix *
     }                                                                                              \
     static void tiles_##type(const struct tile_task *task)                                         \
     {                                                                                              \
-        if (has_scales(TENSOR_##type))                                                             \
-            multiply_long(TENSOR_##type, task);                                                    \
-        else                                                                                       \
-            multiply_short(has_minimum(TENSOR_##type), task);                                      \
+        multiply_tile(TENSOR_##type, task);                                                        \
     }                                                                                              \
     static void multiply_##type(const struct matrix *w, const struct activations *x, float *y,     \
                                 size_t stride, uint32_t begin, uint32_t end)                       \
@@ -585,6 +594,6 @@ MULTIPLY(IQ4_NL)
 MULTIPLY(IQ4_XS)
 
 const struct quant_ops quant_amx = {
-    .quantise = quantise, .multiply = MULTIPLY_TABLE, .tile_rows_32 = 32, .tile_rows_256 = 16};
+    .quantise = quantise, .multiply = MULTIPLY_TABLE, .tile_rows_32 = 32, .tile_rows_256 = 12};
 
 #endif

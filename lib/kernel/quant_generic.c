@@ -46,8 +46,8 @@ static void quantise(const struct activations *x, struct quantised *out, size_t 
     }
 }
 
-/* Beginning at y = 0, adds the terms of block after block.  The result is the accumulator itself, so
- * that a block of weights is taken apart once for all rows of x. */
+/* Beginning at y = 0, adds the terms of block after block.  The result is the accumulator itself,
+ * so that a block of weights is taken apart once for all rows of x. */
 static void multiply(const struct matrix *w, const struct activations *x, float *y, size_t stride,
                      uint32_t begin, uint32_t end)
 {

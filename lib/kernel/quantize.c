@@ -88,9 +88,9 @@ static struct sums sum_levels(const float *x, unsigned n, float from, float fact
     return (struct sums){total(sum_q), total(sum_qq), total(sum_xq)};
 }
 
-/* The s for which the sum of (x - s * q)^2 is least, q in [-levels, levels - 1] being the integer nearest to
- * x / s.  Tries scales that put the extreme value near -levels; for the q of each, the best s is
- * sum(x*q) / sum(q*q), and the error sum(x*x) - sum(x*q)^2 / sum(q*q). */
+/* The s for which the sum of (x - s * q)^2 is least, q in [-levels, levels - 1] being the integer
+ * nearest to x / s.  Tries scales that put the extreme value near -levels; for the q of each, the
+ * best s is sum(x*q) / sum(q*q), and the error sum(x*x) - sum(x*q)^2 / sum(q*q). */
 static float symmetric_scale(const float *x, unsigned n, float levels)
 {
     float unit = inverse(extreme(x, n)), best = 0, best_gain = 0;
@@ -189,7 +189,8 @@ static void quantize_q4_k(const float *x, uint8_t *out)
     float per_d = inverse(d), per_dmin = inverse(dmin);
     for (int j = 0; j < 8; j++) {
         /* The best of the neighbours: rounding moves scale and min apart. */
-        float best = INFINITY, near_s = round_near(s[j] * per_d), near_m = round_near(m[j] * per_dmin);
+        float best = INFINITY, near_s = round_near(s[j] * per_d),
+              near_m = round_near(m[j] * per_dmin);
         for (int i = 0; i < 9; i++) {
             float try_s = clamp(near_s + (float)(i / 3 - 1), 0, 63);
             float try_m = clamp(near_m + (float)(i % 3 - 1), 0, 63);
@@ -233,8 +234,8 @@ static void quantize_q6_k(const float *x, uint8_t *out)
             uint8_t *low = out + 64 * half + i;
             low[0] = (uint8_t)((at[0] & 15) | (at[64] & 15) << 4);
             low[32] = (uint8_t)((at[32] & 15) | (at[96] & 15) << 4);
-            out[128 + 32 * half + i] = (uint8_t)(at[0] >> 4 | at[32] >> 4 << 2 | at[64] >> 4 << 4 |
-                                                 at[96] >> 4 << 6);
+            out[128 + 32 * half + i] =
+                (uint8_t)(at[0] >> 4 | at[32] >> 4 << 2 | at[64] >> 4 << 4 | at[96] >> 4 << 6);
         }
 }
 

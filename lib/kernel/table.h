@@ -57,7 +57,7 @@ struct quantised {
     int8_t *q;        /* (rows, stride) */
     float *d;         /* (rows, n_blocks): scales; a NaN where the block is not finite */
     float *sum;       /* (rows, n_blocks): sums of q; made for blocks of 32 only, as are: */
-    int32_t *minus;   /* (rows, n_blocks): the same, negated */
+    int32_t *minus;   /* (rows, n_blocks): the same, times -128 */
     int16_t *sums_16; /* (rows, cols / 16): sums of each 16 of q; made for blocks of 256 only, as: */
     int16_t *sums_32; /* (rows, cols / 32) */
     /* The same once more for AMX, or NULL: sixteen rows and one block together (quant_amx.c). */

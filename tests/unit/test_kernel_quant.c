@@ -1,5 +1,5 @@
-/* Products with quantised weights: every level of this CPU and both layouts give the bits of the plain C
- * file, for any rows, threads and sizes; and those are near what the weights and x mean. */
+/* Products with quantised weights: every level of this CPU and both layouts give the bits of the
+ * plain C file, for any rows, threads and sizes; and those are near what the weights and x mean. */
 #include "base/base.h"
 #include "gguf/gguf.h"
 #include "kernel/kernel.h"
@@ -47,11 +47,11 @@ static float random_float(void)
 static void f16_fields(enum tensor_type type, int at[2])
 {
     at[0] = type == TENSOR_Q2_K ? 80 : type == TENSOR_Q3_K ? 108 : type == TENSOR_Q6_K ? 208 : 0;
-    at[1] = type == TENSOR_Q2_K ? 82
-            : type == TENSOR_Q4_1 || type == TENSOR_Q5_1 || type == TENSOR_Q4_K ||
-                    type == TENSOR_Q5_K
-                ? 2
-                : -1;
+    at[1] =
+        type == TENSOR_Q2_K ? 82
+        : type == TENSOR_Q4_1 || type == TENSOR_Q5_1 || type == TENSOR_Q4_K || type == TENSOR_Q5_K
+            ? 2
+            : -1;
 }
 
 /* Random weights; some blocks have all bits of their integers set, or none, or only the highest of
@@ -89,7 +89,7 @@ static void matrix_free(struct matrix *m)
     free((void *)(uintptr_t)m->data);
 }
 
-/* Rows of x: random, some with outliers, all of one magnitude, zero, or tiny. */
+/* Rows of x: random, some with outliers, of one magnitude or all the same, zero, or tiny. */
 static float *random_rows(uint32_t rows, uint32_t cols)
 {
     float *x = allocate((size_t)rows * cols, sizeof *x);
@@ -102,6 +102,8 @@ static float *random_rows(uint32_t rows, uint32_t cols)
                 value = value < 0 ? -1.0f : 1.0f;
             else if (r % 8 == 5)
                 value = c < cols / 2 ? 0 : value * 1e-41f;
+            else if (r % 8 >= 6)
+                value = r % 8 == 6 ? 1.0f : -1.0f;
             x[(size_t)r * cols + c] = value;
         }
     return x;
@@ -133,13 +135,14 @@ static void stop_pools(void)
         threads_stop(pools[i]);
 }
 
-/* ---- the same bits everywhere ------------------------------------------------------------------ */
+/* ---- the same bits everywhere ------------------------------------------------------------------
+ */
 
 static const struct {
     uint32_t outputs, blocks_of_32, blocks_of_256, rows;
 } shapes[] = {
-    {37, 7, 3, 1},   {37, 7, 3, 2},  {37, 7, 3, 5},   {37, 7, 3, 16},
-    {37, 7, 3, 300}, {1, 1, 1, 3},   {100, 70, 9, 1}, {100, 70, 9, 2},
+    {37, 7, 3, 1},   {37, 7, 3, 2},  {37, 7, 3, 5},    {37, 7, 3, 16},
+    {37, 7, 3, 300}, {1, 1, 1, 3},   {100, 70, 9, 1},  {100, 70, 9, 2},
     {150, 33, 5, 5}, {16, 8, 2, 16}, {150, 33, 5, 40}, {40, 16, 1, 600},
 };
 #define N_SHAPES ((int)(sizeof shapes / sizeof *shapes))
@@ -151,10 +154,9 @@ START_TEST(all_levels_and_layouts_agree)
     const struct tensor_type_facts *facts = tensor_type_facts(type);
     uint32_t rows = shapes[shape].rows, outputs = shapes[shape].outputs;
     random_begin((uint64_t)_i);
-    struct matrix plain =
-        random_matrix(type, outputs,
-                      facts->block_items == 32 ? shapes[shape].blocks_of_32
-                                               : shapes[shape].blocks_of_256);
+    struct matrix plain = random_matrix(type, outputs,
+                                        facts->block_items == 32 ? shapes[shape].blocks_of_32
+                                                                 : shapes[shape].blocks_of_256);
     struct matrix panels = interleaved(&plain);
     float *x = random_rows(rows, plain.cols);
     size_t stride = outputs + 3, n = rows * stride;
@@ -218,7 +220,8 @@ START_TEST(values_that_are_not_finite_spoil_their_row_alone)
 }
 END_TEST
 
-/* ---- the bits mean what they should ------------------------------------------------------------ */
+/* ---- the bits mean what they should ------------------------------------------------------------
+ */
 
 /* x as its quantised form stands for it: kernel/quant.h states the rule. */
 static void round_activations(float *x, size_t n, unsigned block)
@@ -279,7 +282,8 @@ START_TEST(zero_in_zero_out)
 }
 END_TEST
 
-/* ---- layouts ----------------------------------------------------------------------------------- */
+/* ---- layouts -----------------------------------------------------------------------------------
+ */
 
 START_TEST(rows_are_the_same_in_both_layouts)
 {
@@ -338,9 +342,10 @@ START_TEST(types_that_are_known)
 }
 END_TEST
 
-/* ---- quantising weights ------------------------------------------------------------------------ */
+/* ---- quantising weights ------------------------------------------------------------------------
+ */
 
-static const enum tensor_type made[] = {TENSOR_F32,  TENSOR_F16,  TENSOR_Q8_0,
+static const enum tensor_type made[] = {TENSOR_F32,  TENSOR_F16,  TENSOR_BF16, TENSOR_Q8_0,
                                         TENSOR_Q4_0, TENSOR_Q4_K, TENSOR_Q6_K};
 #define N_MADE ((int)(sizeof made / sizeof *made))
 
@@ -363,8 +368,8 @@ static double round_trip(enum tensor_type type, const float *x, uint32_t n)
 
 START_TEST(round_trips_of_normal_weights)
 {
-    /* Relative to the weights; what the formats' first quantisers reach is in the second column. */
-    const double bounds[N_MADE] = {0, 0.0003, 0.0056, 0.084, 0.072, 0.0181};
+    /* Relative to the weights. */
+    const double bounds[N_MADE] = {0, 0.0003, 0.0018, 0.0056, 0.084, 0.072, 0.0181};
     const uint32_t n = 64 * 256;
     random_begin(2);
     float *x = allocate(n, sizeof *x);
@@ -386,7 +391,7 @@ END_TEST
 START_TEST(round_trips_of_extreme_weights)
 {
     float x[256];
-    const double bounds[N_MADE] = {0, 0.0005, 0.005, 0.05, 0.05, 0.02};
+    const double bounds[N_MADE] = {0, 0.0005, 0.004, 0.005, 0.05, 0.05, 0.02};
     for (int kind = 0; kind < 5; kind++) {
         double size = 0;
         for (int i = 0; i < 256; i++) {
@@ -405,15 +410,16 @@ START_TEST(round_trips_of_extreme_weights)
     }
     for (int i = 0; i < 256; i++)
         x[i] = (float)(i - 128) * 1e-38f; /* below what f16 scales can say */
-    for (int i = 2; i < N_MADE; i++)
+    for (int i = 3; i < N_MADE; i++)
         ck_assert(sqrt(round_trip(made[i], x, 256)) < 1e-34);
 }
 END_TEST
 
-/* ---- against another engine's files -------------------------------------------------------------- */
+/* ---- against another engine's files
+ * -------------------------------------------------------------- */
 
-/* Files of the same weights in many types: their distance from the originals is that of the formats, and
- * what quantize_row makes is no further away. */
+/* Files of the same weights in many types: their distance from the originals is that of the
+ * formats, and what quantize_row makes is no further away. */
 START_TEST(files_of_another_quantiser)
 {
     static const struct {
@@ -426,7 +432,8 @@ START_TEST(files_of_another_quantiser)
     const char *folder = getenv("UNROLL_TEST_DATA");
     char path[512];
     struct error error;
-    snprintf(path, sizeof path, "%s/micro/micro-llama-F32.gguf", folder ? folder : "../shared/data");
+    snprintf(path, sizeof path, "%s/micro/micro-llama-F32.gguf",
+             folder ? folder : "../shared/data");
     if (access(path, R_OK) != 0) {
         printf("skipped: no %s\n", path);
         return;
@@ -468,8 +475,8 @@ START_TEST(files_of_another_quantiser)
         ck_assert_msg(sqrt(theirs / size) <= files[i].bound, "%s: %g", files[i].name,
                       sqrt(theirs / size));
         if (can_make)
-            ck_assert_msg(ours <= theirs, "%s: %g, but theirs %g", files[i].name,
-                          sqrt(ours / size), sqrt(theirs / size));
+            ck_assert_msg(ours <= theirs, "%s: %g, but theirs %g", files[i].name, sqrt(ours / size),
+                          sqrt(theirs / size));
         gguf_close(file);
     }
     gguf_close(originals);
