@@ -5,7 +5,7 @@ The machine is shared: every line is the median of three rounds in which all tha
 folder where the npm package node-llama-cpp is installed (npm i node-llama-cpp --ignore-scripts); without it the
 column stays empty.  NAMEs choose lines: decode prefill avx512 lanes attention start pipes restore.
 """
-import os, statistics, subprocess, sys, time
+import os, shutil, statistics, subprocess, sys, time
 
 BIN = os.path.abspath(sys.argv[1])
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -28,10 +28,26 @@ def measure(*words, **environment):
     return run(MEASURE, "-t", THREADS, *words, **environment)
 
 
-def peer(model, prefill, decode, after=0):
-    if not PEER:
+def peer(model, prefill, decode, after=0, folder=PEER):
+    if not folder:
         return [None, None]
-    return run("node", os.path.join(HERE, "peer.mjs"), model, THREADS, str(prefill), str(decode), str(after))
+    return run("node", os.path.join(HERE, "peer.mjs"), model, THREADS, str(prefill), str(decode), str(after), PEER=folder)
+
+
+def peer_without_amx():
+    """A copy of PEER (in hard links) that lacks the one build of its kernels that uses AMX."""
+    copy = os.path.join(WORK, "peer-avx512")
+    if PEER and not os.path.exists(copy):
+        def skip(folder, names):
+            return [n for n in names if n == "libggml-cpu-sapphirerapids.so" or n.startswith(("linux-x64-", "linux-arm"))]
+
+        def link(source, target):
+            try:
+                os.link(source, target)
+            except OSError: # another file system
+                shutil.copy2(source, target)
+        shutil.copytree(PEER, copy, symlinks=True, ignore=skip, copy_function=link)
+    return copy if PEER else None
 
 
 def rounds(*functions):
@@ -96,9 +112,11 @@ def bench_prefill():
 def bench_avx512():
     for kind in KINDS:
         path = model("tinyllama-1.1b", kind)
-        for level in ("avx512", "avx2"):
-            ours, = rounds(lambda: measure("--prefill", "512", path, UNROLL_CPU=level))
-            line(f"prefill 512 {kind}, UNROLL_CPU={level}", ours[0], "tokens/s")
+        ours, theirs, avx2 = rounds(lambda: measure("--prefill", "512", path, UNROLL_CPU="avx512"),
+                                    lambda: peer(path, 512, 1, folder=peer_without_amx())[:1],
+                                    lambda: measure("--prefill", "512", path, UNROLL_CPU="avx2"))
+        line(f"prefill 512 {kind}, both AVX-512", ours[0], "tokens/s", theirs[0])
+        line(f"prefill 512 {kind}, UNROLL_CPU=avx2", avx2[0], "tokens/s")
 
 
 def bench_lanes():
