@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8, TO_DETOK = 16 };
+enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8, TO_DETOK = 16, TO_PENALIZE = 32, TO_CONSTRAIN = 64 };
 
 #define ROW_MODEL(target, forward)                                                                           \
     {'m', "model", "FILE", OPTION_TEXT, target, 0, 0, "GGUF model (default: $UNROLL_MODEL, else the small model)", forward}
@@ -65,6 +65,20 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
     {0, "stop", "TEXT", OPTION_TEXTS, target, 0, 0, "end before this text appears (may be given again)", forward}
 #define ROW_IGNORE_EOS(target, forward) \
     {0, "ignore-eos", NULL, OPTION_FLAG, target, 0, 0, "never select a token that ends the text", forward}
+
+/* Logits to logits. */
+#define ROW_KEEP_RAW(target, forward) \
+    {0, "keep-raw", NULL, OPTION_FLAG, target, 0, 0, "send the model's own logits on, too, as RAW records", forward}
+#define ROW_BIAS(target, forward) \
+    {0, "bias", "TOKEN=VALUE", OPTION_TEXTS, target, 0, 0, "add VALUE to the logit of a token; -inf: never (may be given again)", forward}
+#define ROW_LOGIT_BIAS(target, forward) \
+    {0, "logit-bias", "ID+VALUE", OPTION_TEXTS, target, 0, 0, "the same, also as ID-VALUE (may be given again)", forward}
+#define ROW_BIAS_FILE(target, forward) \
+    {0, "bias-file", "FILE", OPTION_TEXTS, target, 0, 0, "biases, one a line (may be given again)", forward}
+#define ROW_BAN(target, forward) \
+    {0, "ban", "TOKEN", OPTION_TEXTS, target, 0, 0, "never select this token, or these ids: 1,2,3 (may be given again)", forward}
+#define ROW_ALLOW(target, forward) \
+    {0, "allow", "TOKEN", OPTION_TEXTS, target, 0, 0, "select no other tokens than these (may be given again)", forward}
 
 /* Tokens to text. */
 #define ROW_RAW(target, forward) \

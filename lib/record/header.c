@@ -14,9 +14,12 @@ static const uint8_t magic[4] = "UNR1";
 const char *record_type_name(uint8_t type)
 {
     static const char *const names[] = {"type 0", "MODEL", "TOKENS", "CACHE", "LOGITS", "FORK", "END"};
+    static const char *const ancillary[] = {"RAW", "LOGPROBS"};
     static char other[16];
     if (type < sizeof names / sizeof *names)
         return names[type];
+    if (type >= RECORD_ANCILLARY && type < RECORD_ANCILLARY + sizeof ancillary / sizeof *ancillary)
+        return ancillary[type - RECORD_ANCILLARY];
     snprintf(other, sizeof other, "%s %u", type < RECORD_ANCILLARY ? "type" : "ancillary", type);
     return other;
 }

@@ -16,6 +16,8 @@ enum record_type {
     RECORD_FORK = 5,
     RECORD_END = 6,
     RECORD_ANCILLARY = 128, /* this and above: ignored by readers that do not know the type */
+    RECORD_RAW = 128,       /* before LOGITS that a filter has changed: what they were; count 0: not kept */
+    RECORD_LOGPROBS = 129,  /* before the TOKENS that sample chose: log-probabilities */
 };
 enum record_flags {
     RECORD_DEFLATED = 1,

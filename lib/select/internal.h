@@ -10,4 +10,7 @@ void select_weights(const float *logits, size_t n, float greatest, double temper
 /* The same without instructions that this machine may lack. */
 void select_weights_plain(const float *logits, size_t n, float greatest, double temperature, float *weights);
 
+/* The f32 nearest to a value, but the greatest finite one where that would be infinite and the value is not. */
+float select_round(double value);
+
 #endif

@@ -81,4 +81,17 @@ struct stop_match {
 enum stop_outcome stop_feed(const struct stop_matcher *matcher, uint32_t *state, const void *bytes,
                             size_t length, struct stop_match *match);
 
+/* ---- biases (bias.c) ----------------------------------------------------------------------- */
+
+/* A number that is added to the logit of a token; -infinity: the token is never selected. */
+struct select_bias {
+    uint32_t id;
+    double value;
+};
+/* Adds each of the biases (n_biases) to its logit, in their order: the sum in f64, rounded to f32, which stays finite
+ * where the logit and the value were.  All ids are below n. */
+void select_add_biases(const struct select_bias *biases, size_t n_biases, float *logits, uint32_t n);
+/* Sets the logits of all ids to -infinity but those of `allowed` (n_allowed, ascending). */
+void select_allow(const uint32_t *allowed, size_t n_allowed, float *logits, uint32_t n);
+
 #endif

@@ -41,6 +41,8 @@ size_t text_incomplete(const uint8_t *bytes, size_t length);
  * byte, control characters and such that change the direction of writing as \xHH.  From a form longer than
  * `limit` characters the end is cut off and "..." put in its place; 0: no limit. */
 char *text_escape(const void *bytes, size_t length, size_t limit);
+/* Such a form back to bytes (room for `size`): *length of them.  False for a backslash with anything else after it. */
+bool text_unescape(const char *escaped, size_t size, char *bytes, size_t *length);
 /* Columns that such a form takes, one for each character. */
 size_t text_columns(const char *escaped);
 

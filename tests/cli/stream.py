@@ -4,6 +4,7 @@ written apart from the C library.
 
     stream.py 'model(n_context=8)' 'tokens([1, 2])' 'logits({3: 1.5})' > FILE
     stream.py --show FILE          one line for each record
+    stream.py --logits FILE        the numbers of each LOGITS record in one line
 """
 
 import struct
@@ -11,7 +12,9 @@ import sys
 import zlib
 
 MODEL, TOKENS, CACHE, LOGITS, FORK, END = range(1, 7)
-NAMES = ["", "MODEL", "TOKENS", "CACHE", "LOGITS", "FORK", "END"]
+RAW, LOGPROBS = 128, 129
+NAMES = {MODEL: "MODEL", TOKENS: "TOKENS", CACHE: "CACHE", LOGITS: "LOGITS", FORK: "FORK", END: "END",
+         RAW: "RAW", LOGPROBS: "LOGPROBS"}
 DEFLATED, HELD, OPEN, GENERATED = 1, 2, 4, 8
 APPEND = NONE = 0xFFFFFFFF
 REASONS = ["eos", "stop", "length", "context", "dropped", "error"]
@@ -46,12 +49,16 @@ def cache(count, position=0, bytes_each=8, **header):
     return record(CACHE, bytes(range(bytes_each)) * count, count=count, position=position, **header)
 
 
-def logits(values, n=10, position=0, fill=0.0, **header):
+def logits(values, n=10, position=0, fill=0.0, kind=LOGITS, **header):
     """A list, or some of n entries by their ids."""
     if isinstance(values, dict):
         values = [values.get(i, fill) for i in range(n)]
-    return record(LOGITS, struct.pack(f"<{len(values)}f", *values), count=len(values), position=position,
+    return record(kind, struct.pack(f"<{len(values)}f", *values), count=len(values), position=position,
                   **header)
+
+
+def raw(values, **header):
+    return logits(values, kind=RAW, **header)
 
 
 def fork(source, position, stream=0, sequence=0, **header):
@@ -63,7 +70,7 @@ def end(reason, position=0, token=NONE, trim=0, text=b"", **header):
     return record(END, payload, position=position, **header)
 
 
-def show(data):
+def show(data, numbers=False):
     at = 0
     while at < len(data):
         magic, kind, flags, _, sequence, position, count, _, length, _, crc, check = struct.unpack_from(
@@ -74,13 +81,17 @@ def show(data):
         at += 64 + length + -length % 64
         if flags & DEFLATED:
             payload = zlib.decompress(payload)
-        words = [NAMES[kind] if kind < 7 else f"ancillary {kind}"]
+        if numbers:
+            if kind == LOGITS:
+                print(*(f"{x:.6g}" for x in struct.unpack(f"<{count}f", payload)))
+            continue
+        words = [NAMES.get(kind, f"ancillary {kind}")]
         words += [word for bit, word in ((HELD, "HELD"), (OPEN, "OPEN"), (GENERATED, "GENERATED")) if flags & bit]
         if kind != MODEL:
             words += [f"sequence={sequence}", f"position={'append' if position == APPEND else position}"]
         if kind == TOKENS:
             words += ["ids=" + ",".join(map(str, struct.unpack(f"<{count}I", payload)))]
-        elif kind in (CACHE, LOGITS):
+        elif kind in (CACHE, LOGITS, RAW):
             words += [f"count={count}"]
         elif kind == END:
             reason, token, trim = struct.unpack_from("<III", payload)
@@ -90,8 +101,8 @@ def show(data):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--show"]:
+    if sys.argv[1] in ("--show", "--logits"):
         with open(sys.argv[2], "rb") as file:
-            show(file.read())
+            show(file.read(), sys.argv[1] == "--logits")
     else:
         sys.stdout.buffer.write(b"".join(eval(word) for word in sys.argv[1:]))
