@@ -240,6 +240,7 @@ void philox4x32(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4
  * vector versions in lib/kernel are held to them by the tests).  Not correctly rounded; the errors
  * are given at the definitions. */
 float exact_exp(float x);  /* exp(0) is 1; x < -104: 0 */
+double exact_exp_f64(double x); /* exp(0) is 1; x < -708: 0; x > 709: +inf */
 float exact_tanh(float x); /* odd; tanh(0) is 0 */
 double exact_log(double x); /* natural; x > 0 finite; log(0) is -inf */
 double exact_pow(double base, double exponent); /* base > 0 finite */

@@ -81,6 +81,15 @@ struct stop_match {
 enum stop_outcome stop_feed(const struct stop_matcher *matcher, uint32_t *state, const void *bytes,
                             size_t length, struct stop_match *match);
 
+/* ---- log-probabilities (logprob.c) --------------------------------------------------------- */
+
+/* The logarithm of the sum of the exponentials of all logits (n): that of a token's probability under the model is
+ * (double)logits[id] - select_log_total(logits, n), with the same bits wherever it is computed.  With the greatest logit g
+ * it is g + log(sum of exp(logit - g)), all in f64, by exact_exp_f64 and exact_log; order of the sum: lane l of
+ * sixteen sums the i = l (mod 16) in ascending order, then l += l+8, l+4, l+2, l+1.  Logits of -infinity count
+ * nothing; -infinity where there are no others; NaN where one is NaN or +infinity. */
+double select_log_total(const float *logits, uint32_t n);
+
 /* ---- biases (bias.c) ----------------------------------------------------------------------- */
 
 /* A number that is added to the logit of a token; -infinity: the token is never selected. */

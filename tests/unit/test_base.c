@@ -80,6 +80,7 @@ START_TEST(elementary_functions_are_close)
 {
     ck_assert(exact_exp(0) == 1 && exact_exp(-0.0f) == 1);
     ck_assert(exact_exp(-200) == 0 && isinf(exact_exp(89.5f)) && isnan(exact_exp(NAN)));
+    ck_assert(exact_exp_f64(0) == 1 && exact_exp_f64(-708.1) == 0 && isinf(exact_exp_f64(709.1)) && isnan(exact_exp_f64(NAN)));
     for (int i = -10300; i < 8870; i++) {
         float x = (float)i * 0.01f;
         double r = exp((double)x);
@@ -91,6 +92,8 @@ START_TEST(elementary_functions_are_close)
         double s, c, x = i * 0.37 * i, y = i * 0.013;
         exact_sincos(x, &s, &c);
         ck_assert(fabs(s - sin(x)) < 1e-14 && fabs(c - cos(x)) < 1e-14);
+        double z = i % 2 ? -0.008 * i : -709 + 0.2837 * i;
+        ck_assert(z < -708 || z > 709 || fabs(exact_exp_f64(z) - exp(z)) <= 2.3e-16 * exp(z));
         ck_assert(fabs(exact_log(y) - log(y)) <= 1e-14 * fabs(log(y)) + 1e-15);
         ck_assert(fabs(exact_pow(10000, -y / 65) - pow(10000, -y / 65)) < 1e-13);
     }

@@ -310,6 +310,43 @@ START_TEST(weights_are_exact_exponentials)
 }
 END_TEST
 
+START_TEST(log_totals_are_those_of_the_definition)
+{
+    enum { N = 3000 };
+    float logits[N];
+    for (uint32_t round = 0; round < 200; round++) {
+        uint32_t n = 1 + random_word() % (round % 2 ? 70 : N);
+        float low = (const float[]){-1, -30, -800, -1e30f}[round / 2 % 4], greatest = -INFINITY;
+        double temperature = (const double[]){1, 1, 0.1, 3}[round / 8 % 4], lane[16] = {0};
+        long double reference = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            logits[i] = random_word() % 9 ? random_float(low, 10) : random_word() % 3 ? 10 - random_float(700, 712) : -INFINITY;
+            greatest = fmaxf(greatest, logits[i]);
+        }
+        if (greatest == -INFINITY)
+            greatest = logits[n - 1] = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            double x = ((double)logits[i] - (double)greatest) / temperature;
+            lane[i % 16] += exact_exp_f64(x);
+            reference += expl((long double)x);
+        }
+        for (int half = 8; half; half /= 2)
+            for (int l = 0; l < half; l++)
+                lane[l] += lane[l + half];
+        double sum = select_exponentials(logits, n, greatest, temperature);
+        ck_assert_msg(sum == lane[0], "%a, expected %a", sum, lane[0]);
+        ck_assert(sum == select_exponentials_plain(logits, n, greatest, temperature));
+        ck_assert(fabsl((long double)sum - reference) < 1e-14L * reference);
+        if (temperature == 1)
+            ck_assert(select_log_total(logits, n) == (double)greatest + exact_log(sum));
+    }
+    ck_assert(select_log_total((const float[]){0, 0}, 2) == exact_log(2));
+    ck_assert(select_log_total((const float[]){-INFINITY, 5, -INFINITY}, 3) == 5);
+    ck_assert(select_log_total((const float[]){-INFINITY, -INFINITY}, 2) == -INFINITY);
+    ck_assert(isnan(select_log_total((const float[]){1, NAN}, 2)) && isnan(select_log_total((const float[]){INFINITY, 1}, 2)));
+}
+END_TEST
+
 START_TEST(the_greatest_few_come_in_order)
 {
     const float logits[7] = {1, 5, -INFINITY, 5, 0, 2, -1};
@@ -457,6 +494,7 @@ int main(void)
     tcase_add_test(tests, extreme_temperatures_do_no_harm);
     tcase_add_test(tests, the_draw_is_a_function_of_seed_stream_and_position);
     tcase_add_test(tests, weights_are_exact_exponentials);
+    tcase_add_test(tests, log_totals_are_those_of_the_definition);
     tcase_add_test(tests, the_greatest_few_come_in_order);
     tcase_add_test(tests, the_chain_is_described);
     tcase_add_test(tests, stop_strings_are_found);
