@@ -1,5 +1,6 @@
-/* generate: text in, text out.  Starts tokenize, prefill, decode-step, sample and detok, wires them into the
- * loop, and keeps one end of it in hand: what sample answers goes back to decode-step and on to detok. */
+/* generate: text in, text out.  Starts tokenize, prefill, decode-step, sample and detok, and between them the filters that
+ * its options ask for; wires them into the loop, and keeps one end of it in hand: what sample answers goes back to
+ * decode-step and on to detok. */
 #include "options.h"
 #include "stage/pipeline.h"
 #include "stage/report.h"
@@ -14,7 +15,11 @@
 static const char *model, *prompt, *file, *state, *trace;
 static bool echo, verbose;
 
-enum { TO_ALL = TO_TOKENIZE | TO_PREFILL | TO_DECODE | TO_SAMPLE | TO_DETOK, TO_MODEL = TO_PREFILL | TO_DECODE };
+enum {
+    TO_FILTERS = TO_PENALIZE | TO_CONSTRAIN,
+    TO_ALL = TO_TOKENIZE | TO_PREFILL | TO_DECODE | TO_FILTERS | TO_SAMPLE | TO_DETOK,
+    TO_MODEL = TO_PREFILL | TO_DECODE,
+};
 static const struct option_spec options[] = {
     ROW_MODEL(&model, TO_ALL),
     ROW_PROMPT(&prompt),
@@ -31,6 +36,11 @@ static const struct option_spec options[] = {
     {0, "state", "FILE", OPTION_TEXT, &state, 0, 0, "go on from a saved state; the text is appended to it", 0},
     ROW_REUSE(NULL, TO_PREFILL),
     ROW_SAVE(NULL, TO_DECODE),
+    ROW_BIAS(NULL, TO_PENALIZE),
+    ROW_LOGIT_BIAS(NULL, TO_PENALIZE),
+    ROW_BIAS_FILE(NULL, TO_PENALIZE),
+    ROW_BAN(NULL, TO_PENALIZE),
+    ROW_ALLOW(NULL, TO_PENALIZE),
     ROW_PREDICT(NULL, TO_SAMPLE),
     ROW_TEMPERATURE(NULL, TO_SAMPLE),
     ROW_TOP_K(NULL, TO_SAMPLE),
@@ -54,6 +64,33 @@ struct arguments {
     size_t n;
     size_t n_options; /* words that were made here, after the first */
 };
+
+/* Where the standard output of a stage goes. */
+enum link {
+    TO_INPUT,   /* of the next stage */
+    TO_OPERAND, /* the same, as an operand: the next stage gets the answers, too, as another one */
+    TO_TAP,     /* the same as the first, by way of our hands where somebody wants to see the questions */
+    TO_ANSWERS, /* back to the stage with the operand, and on to the next stage */
+    TO_OUTPUT,  /* ours */
+};
+
+/* The stages in the order of the stream.  A new filter is a row here and its options above. */
+static struct stage {
+    const char *program;
+    unsigned bit;
+    enum link link;
+    bool optional; /* started only when an option is given that is for filters alone */
+    bool used;
+    struct arguments words;
+} stages[] = {
+    {.program = "tokenize", .bit = TO_TOKENIZE, .link = TO_INPUT},
+    {.program = "prefill", .bit = TO_PREFILL, .link = TO_OPERAND},
+    {.program = "decode-step", .bit = TO_DECODE, .link = TO_TAP},
+    {.program = "penalize", .bit = TO_PENALIZE, .link = TO_INPUT, .optional = true},
+    {.program = "sample", .bit = TO_SAMPLE, .link = TO_ANSWERS},
+    {.program = "detok", .bit = TO_DETOK, .link = TO_OUTPUT},
+};
+enum { N_STAGES = sizeof stages / sizeof *stages };
 
 static void arguments_free(struct arguments *a)
 {
@@ -83,6 +120,27 @@ static struct arguments arguments_for(unsigned stage, const struct given *given,
         a.n_options++;
     }
     return a;
+}
+
+static struct stage *stage_of(unsigned bit)
+{
+    struct stage *stage = stages;
+    while (stage->bit != bit)
+        stage++;
+    return stage;
+}
+
+/* Which stages there will be, and the options of each. */
+static void choose_stages(const struct given *given, size_t n_given)
+{
+    for (struct stage *stage = stages; stage < stages + N_STAGES; stage++) {
+        stage->words = arguments_for(stage->bit, given, n_given);
+        stage->used = !stage->optional;
+        for (size_t i = 0; i < n_given; i++) {
+            unsigned forward = given[i].option->forward;
+            stage->used |= (forward & stage->bit) && !(forward & ~(unsigned)TO_FILTERS);
+        }
+    }
 }
 
 /* Our standard input is the text and our standard output the continuation: neither is a state too. */
@@ -155,25 +213,62 @@ static struct vocab *open_vocabulary(struct gguf **gguf)
     return vocab;
 }
 
+/* Starts the stages that are used, each joined to the next; what passes through our hands is told to the relays. */
+static void start_stages(struct pipeline *pipeline, struct tap *tap, bool reads_input, bool watched)
+{
+    int back[2], in = reads_input ? 0 : pipeline_null(), operand = -1, answers = -1;
+    char names[2][32];
+    pipeline_pipe(back);
+    for (struct stage *stage = stages; stage < stages + N_STAGES; stage++) {
+        int next[2] = {-1, 1}, tapped[2];
+        if (!stage->used)
+            continue;
+        if (operand >= 0) {
+            answers = back[0];
+            snprintf(names[0], sizeof names[0], "/dev/fd/%d", operand);
+            snprintf(names[1], sizeof names[1], "/dev/fd/%d", answers);
+            add(&stage->words, names[0]);
+            add(&stage->words, names[1]);
+        }
+        if (stage->link != TO_OUTPUT)
+            pipeline_pipe(next);
+        pipeline_start(pipeline, stage->program, stage->words.word, in, next[1], operand, answers);
+        in = next[0];
+        operand = answers = -1;
+        if (stage->link == TO_OPERAND) {
+            operand = next[0];
+            in = pipeline_null();
+        } else if (stage->link == TO_TAP && watched) {
+            pipeline_pipe(tapped);
+            tap->relay[0] = (struct relay){.in = next[0], .bounded = true, .out = {{.fd = tapped[1]}, {.fd = -1}},
+                                           .see = see_question, .context = tap};
+            in = tapped[0];
+        } else if (stage->link == TO_ANSWERS) {
+            pipeline_pipe(tapped);
+            tap->relay[1] = (struct relay){.in = next[0], .out = {{.fd = back[1]}, {.fd = tapped[1]}},
+                                           .see = watched ? see_answer : NULL, .context = tap};
+            in = tapped[0];
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct given *given;
     size_t n_given;
     program_start(argv);
     int first = options_parse(&program, argc, argv, &given, &n_given);
-    struct arguments words[5];
-    for (size_t i = 0; i < 5; i++)
-        words[i] = arguments_for(1u << i, given, n_given);
+    choose_stages(given, n_given);
     refuse_streams(given, n_given);
-    bool reads_input = text_arguments(&words[0], argv + first, argc - first);
-    add(&words[1], "--mpi=never");
-    add(&words[2], "--stream");
+    bool reads_input = text_arguments(&stage_of(TO_TOKENIZE)->words, argv + first, argc - first);
+    add(&stage_of(TO_PREFILL)->words, "--mpi=never");
+    add(&stage_of(TO_DECODE)->words, "--stream");
     if (state) {
-        add(&words[1], state);
-        add(&words[1], "-");
+        add(&stage_of(TO_PREFILL)->words, state);
+        add(&stage_of(TO_PREFILL)->words, "-");
     }
 
-    struct tap tap = {.report.begin = seconds_now()};
+    struct tap tap = {.report.begin = seconds_now(), .relay = {{.in = -1, .out = {{.fd = -1}, {.fd = -1}}}}};
     FILE *trace_file = !trace ? NULL : *trace ? fopen(trace, "we") : stderr;
     if (trace && !trace_file)
         die(STATUS_SYSTEM, "%s: cannot open for writing:", trace);
@@ -183,34 +278,9 @@ int main(int argc, char **argv)
         tap.report.vocab = vocab = open_vocabulary(&gguf);
         report_trace(&tap.report, trace_file, *trace);
     }
-    bool watched = verbose || trace || echo;
     struct pipeline pipeline;
-    int tokens[2], begin[2], back[2], logits[2], copied[2] = {-1, -1}, chosen[2], text[2];
     pipeline_init(&pipeline);
-    pipeline_pipe(tokens);
-    pipeline_pipe(begin);
-    pipeline_pipe(back);
-    pipeline_pipe(logits);
-    if (watched)
-        pipeline_pipe(copied);
-    pipeline_pipe(chosen);
-    pipeline_pipe(text);
-    char begin_name[32], back_name[32];
-    snprintf(begin_name, sizeof begin_name, "/dev/fd/%d", begin[0]);
-    snprintf(back_name, sizeof back_name, "/dev/fd/%d", back[0]);
-    add(&words[2], begin_name);
-    add(&words[2], back_name);
-    int nothing = pipeline_null();
-    pipeline_start(&pipeline, "tokenize", words[0].word, reads_input ? 0 : nothing, tokens[1], -1, -1);
-    pipeline_start(&pipeline, "prefill", words[1].word, tokens[0], begin[1], -1, -1);
-    pipeline_start(&pipeline, "decode-step", words[2].word, pipeline_null(), logits[1], begin[0], back[0]);
-    pipeline_start(&pipeline, "sample", words[3].word, watched ? copied[0] : logits[0], chosen[1], -1, -1);
-    pipeline_start(&pipeline, "detok", words[4].word, text[0], 1, -1, -1);
-
-    tap.relay[0] = (struct relay){
-        .in = watched ? logits[0] : -1, .bounded = true, .out = {{.fd = copied[1]}, {.fd = -1}}, .see = see_question, .context = &tap};
-    tap.relay[1] = (struct relay){
-        .in = chosen[0], .out = {{.fd = back[1]}, {.fd = text[1]}}, .see = watched ? see_answer : NULL, .context = &tap};
+    start_stages(&pipeline, &tap, reads_input, verbose || trace || echo);
     int status = pipeline_run(&pipeline, tap.relay, 2);
     if (verbose && status == STATUS_OK)
         report_print(&tap.report);
@@ -219,8 +289,8 @@ int main(int argc, char **argv)
     errno = tap.report.trace_errno;
     if (errno && *trace)
         die(STATUS_SYSTEM, "%s: cannot write:", trace);
-    for (size_t i = 0; i < 5; i++)
-        arguments_free(&words[i]);
+    for (size_t i = 0; i < N_STAGES; i++)
+        arguments_free(&stages[i].words);
     pipeline_free(&pipeline, tap.relay, 2);
     report_free(&tap.report);
     vocab_close(vocab);

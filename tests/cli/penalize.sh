@@ -125,4 +125,16 @@ mkfifo back
     sample -n 50 | tee back | detok >out
 expect_bytes ' France.'
 
+begin "generate starts it when one of its options is given, and only then"
+expect_status 0 generate --ban ' Paris' 'The capital of France is'
+expect_bytes ' France.'
+expect_status 2 generate --ban ' Paris.' 'The capital of France is'
+expect_error '^penalize: --ban: expected a text that is one token'
+expect_status 0 generate 'The capital of France is'
+expect_bytes ' Paris.'
+begin "generate: -v, --trace and --echo see the model's own logits before it"
+expect_status 0 generate --trace --echo --ban ' Paris' -n 1 'The capital of France is'
+expect_bytes 'The capital of France is France'
+grep -Eq '^ +5 .* France +0\.0[0-9]+ .* Paris +[01]\.[0-9]+ ' err || fail "traced $(brief err)"
+
 finish
