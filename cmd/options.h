@@ -69,6 +69,28 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
 /* Logits to logits. */
 #define ROW_KEEP_RAW(target, forward) \
     {0, "keep-raw", NULL, OPTION_FLAG, target, 0, 0, "send the model's own logits on, too, as RAW records", forward}
+#define ROW_REPEAT_PENALTY(target, forward) \
+    {0, "repeat-penalty", "R", OPTION_REAL, target, 1e-3, 1e3, "divide logits of tokens that have appeared by R (default 1: off)", forward}
+#define ROW_PRESENCE_PENALTY(target, forward) \
+    {0, "presence-penalty", "A", OPTION_REAL, target, -1e6, 1e6, "subtract A from logits of tokens that were selected before", forward}
+#define ROW_FREQUENCY_PENALTY(target, forward) \
+    {0, "frequency-penalty", "A", OPTION_REAL, target, -1e6, 1e6, "subtract A for each time that a token was selected before", forward}
+#define ROW_PENALIZE_PROMPT(target, forward) \
+    {0, "penalize-prompt", NULL, OPTION_FLAG, target, 0, 0, "presence and frequency count the tokens of the prompt too", forward}
+#define ROW_REPEAT_LAST_N(target, forward) \
+    {0, "repeat-last-n", "N", OPTION_INTEGER, target, -1, 16777216, "these three look at the last N tokens (default -1: all)", forward}
+#define ROW_LAST(target, forward) \
+    {0, "last", "N", OPTION_INTEGER, target, -1, 16777216, "the same", forward}
+#define ROW_DRY_MULTIPLIER(target, forward) \
+    {0, "dry-multiplier", "A", OPTION_REAL, target, 0, 1e6, "DRY: what a repetition that is just too long costs (default 0: off)", forward}
+#define ROW_DRY_BASE(target, forward) \
+    {0, "dry-base", "B", OPTION_REAL, target, 1, 1e6, "DRY: the cost's factor for each token more (default 1.75)", forward}
+#define ROW_DRY_ALLOWED_LENGTH(target, forward) \
+    {0, "dry-allowed-length", "N", OPTION_INTEGER, target, 1, 16777216, "DRY: repetitions shorter than N tokens are free (default 2)", forward}
+#define ROW_DRY_LAST_N(target, forward) \
+    {0, "dry-penalty-last-n", "N", OPTION_INTEGER, target, -1, 16777216, "DRY looks at the last N tokens (default -1: all)", forward}
+#define ROW_DRY_BREAKER(target, forward) \
+    {0, "dry-sequence-breaker", "TEXT", OPTION_TEXTS, target, 0, 0, "DRY: no repetition goes across TEXT (may be given again; 'none': none)", forward}
 #define ROW_BIAS(target, forward) \
     {0, "bias", "TOKEN=VALUE", OPTION_TEXTS, target, 0, 0, "add VALUE to the logit of a token; -inf: never (may be given again)", forward}
 #define ROW_LOGIT_BIAS(target, forward) \

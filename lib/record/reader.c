@@ -119,11 +119,15 @@ static bool apply_model(struct record_reader *r, const uint8_t *payload, struct 
     return true;
 }
 
+uint32_t reader_vocabulary(const struct record_reader *r)
+{
+    return r->has_model && r->model.vocabulary_fingerprint ? r->model.vocabulary_fingerprint : r->vocabulary;
+}
+
 /* TOKENS and LOGITS say which vocabulary they are of. */
 static bool check_vocabulary(struct record_reader *r, struct error *error)
 {
-    uint32_t expected = r->has_model && r->model.vocabulary_fingerprint ? r->model.vocabulary_fingerprint
-                                                                        : r->vocabulary;
+    uint32_t expected = reader_vocabulary(r);
     uint32_t found = r->record.binding;
     if (found && expected && found != expected)
         return error_set(error, STATUS_INPUT, "made with vocabulary %08x, expected %08x%s%s%s", found, expected,

@@ -179,6 +179,8 @@ size_t reader_n_sequences(const struct record_reader *reader);
 struct sequence *reader_sequence_at(struct record_reader *reader, size_t index);
 /* The last MODEL record, or NULL before there was one. */
 const struct model_facts *reader_model(const struct record_reader *reader);
+/* The fingerprint of the vocabulary that the stream's records so far are of; 0: none has said it. */
+uint32_t reader_vocabulary(const struct record_reader *reader);
 /* Ends the program with a message that names the current file and record. */
 _Noreturn void reader_die(struct record_reader *reader, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

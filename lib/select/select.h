@@ -81,6 +81,10 @@ struct stop_match {
 enum stop_outcome stop_feed(const struct stop_matcher *matcher, uint32_t *state, const void *bytes,
                             size_t length, struct stop_match *match);
 
+/* Whether a string ends in the text of one more token.  *state as above, but it goes on after a match, so that strings may
+ * overlap. */
+bool stop_ends_in(const struct stop_matcher *matcher, uint32_t *state, const void *bytes, size_t length);
+
 /* ---- log-probabilities (logprob.c) --------------------------------------------------------- */
 
 /* The logarithm of the sum of the exponentials of all logits (n): that of a token's probability under the model is
@@ -102,5 +106,62 @@ struct select_bias {
 void select_add_biases(const struct select_bias *biases, size_t n_biases, float *logits, uint32_t n);
 /* Sets the logits of all ids to -infinity but those of `allowed` (n_allowed, ascending). */
 void select_allow(const uint32_t *allowed, size_t n_allowed, float *logits, uint32_t n);
+
+/* ---- penalties (penalty.c) ----------------------------------------------------------------- */
+
+/* The text that a distribution goes on: its tokens, and whether each was selected or given. */
+struct select_context {
+    const uint32_t *tokens; /* (n) */
+    const uint8_t *flags;   /* (n) */
+    uint8_t generated;      /* the bit of flags that says "selected" */
+    uint32_t n;
+};
+
+/* For each token that is among the last `last` of the context, once:
+ *
+ *   repetition  logit / repeat where it is positive, logit * repeat elsewhere (Keskar et al., "CTRL: a conditional
+ *               transformer language model for controllable generation", arXiv:1909.05858, section 4.1, where all logits
+ *               were positive; for the others the rule that is in use since, which lowers them too)
+ *   presence and frequency
+ *               logit - (count * frequency + presence), count being how often it was selected within the window (the
+ *               OpenAI API's "presence_penalty" and "frequency_penalty")
+ *
+ * in this order, each in f64 and rounded to f32. */
+struct select_penalties {
+    double repeat;              /* > 0; 1: off */
+    double presence, frequency; /* 0: off */
+    bool prompt;                /* they count tokens that were given, too */
+    int64_t last;               /* < 0: all */
+};
+
+/* Counts of tokens, kept from one call to the next. */
+struct penalizer;
+struct penalizer *penalizer_new(void);
+void penalizer_free(struct penalizer *penalizer);
+
+/* Tokens that have no logit (ids >= n) count nothing. */
+void select_penalize(struct penalizer *penalizer, const struct select_penalties *penalties,
+                     const struct select_context *context, float *logits, uint32_t n);
+
+/* DRY, "don't repeat yourself" (P. E. Weidmann, "DRY: a modern repetition penalty that reliably prevents looping",
+ * text-generation-webui pull request 5677): where the end of the context, `length` tokens long and as long as possible,
+ * stands earlier in it with a token after it, selecting that token would make the repetition longer, and its logit loses
+ *
+ *   multiplier * base ^ (length - allowed_length)    where length >= allowed_length
+ *
+ * (in f64, at most the greatest finite f32).  Of several such places the one with the greatest length counts. */
+struct select_dry {
+    double multiplier; /* 0: off */
+    double base;       /* >= 1 */
+    int64_t allowed_length;
+    int64_t last;      /* only this many tokens at the end are looked at; < 0: all */
+};
+
+/* Time and memory are linear in the context: the lengths are those of the Z algorithm (Gusfield, "Algorithms on strings,
+ * trees and sequences", 1997, section 1.4), on the context read backwards.  No repetition is longer than `clear`, the number
+ * of tokens at the end in which no sequence breaker ends; `breaks` says whether a token would end one itself, and
+ * so is never penalized (NULL: none does). */
+void select_dry(struct penalizer *penalizer, const struct select_dry *dry, const uint32_t *tokens, uint32_t n_tokens,
+                uint32_t clear, bool (*breaks)(void *context, uint32_t id), void *breaks_context, float *logits, uint32_t n);
 
 #endif

@@ -112,3 +112,14 @@ enum stop_outcome stop_feed(const struct stop_matcher *m, uint32_t *state, const
     }
     return *state ? STOP_PARTIAL : STOP_NONE;
 }
+
+bool stop_ends_in(const struct stop_matcher *m, uint32_t *state, const void *bytes, size_t length)
+{
+    const uint8_t *text = bytes;
+    bool ends = false;
+    for (size_t i = 0; i < length; i++) {
+        *state = advance(m, *state, text[i]);
+        ends |= m->nodes[*state].string != NO_STRING;
+    }
+    return ends;
+}

@@ -29,20 +29,9 @@ void naming_close(struct naming *naming)
     gguf_close(naming->gguf);
 }
 
-static uint32_t binding_of(struct record_reader *reader, const struct record *record)
+void naming_check(const struct naming *naming, struct record_reader *reader)
 {
-    const struct model_facts *facts = reader_model(reader);
-    return record->binding ? record->binding : facts ? facts->vocabulary_fingerprint : 0;
-}
-
-bool naming_is_bound(struct record_reader *reader, const struct record *record)
-{
-    return binding_of(reader, record) != 0;
-}
-
-void naming_check(const struct naming *naming, struct record_reader *reader, const struct record *record)
-{
-    uint32_t found = binding_of(reader, record);
+    uint32_t found = reader_vocabulary(reader);
     if (!naming->vocab || !found || found == vocab_facts_of(naming->vocab)->fingerprint)
         return;
     reader_die(reader, STATUS_INPUT, "made with vocabulary %08x, but that of '%s' is %08x (--%s needs the stream's own)", found,
@@ -91,6 +80,21 @@ static bool token_of_text(struct naming *naming, const char *option, const char 
     return good;
 }
 
+bool naming_text(const char *word, size_t length, char **bytes, size_t *n, struct error *error)
+{
+    bool quoted = length >= 2 && word[0] == '"' && word[length - 1] == '"';
+    *bytes = allocate(length + 1, 1);
+    *n = length;
+    if (!quoted)
+        memcpy(*bytes, word, length);
+    else if (!text_unescape(word + 1, length - 2, *bytes, n)) {
+        free(*bytes);
+        return error_set(error, STATUS_USAGE, "expected the escapes \\n \\t \\r \\\\ \\\" \\xHH, found others in %.*s",
+                         (int)(length < 80 ? length : 80), word);
+    }
+    return true;
+}
+
 bool naming_token(struct naming *naming, const char *option, const char *word, size_t length, uint32_t *id,
                   struct error *error)
 {
@@ -103,14 +107,11 @@ bool naming_token(struct naming *naming, const char *option, const char *word, s
         *id = (uint32_t)number;
         return true;
     }
-    if (length < 2 || word[0] != '"' || word[length - 1] != '"')
-        return token_of_text(naming, option, word, length, id, error);
-    char *bytes = allocate(length, 1);
+    char *bytes;
     size_t n;
-    bool good = text_unescape(word + 1, length - 2, bytes, &n)
-                    ? token_of_text(naming, option, bytes, n, id, error)
-                    : error_set(error, STATUS_USAGE, "expected the escapes \\n \\t \\r \\\\ \\\" \\xHH, found others in %.*s",
-                                (int)(length < 80 ? length : 80), word);
+    if (!naming_text(word, length, &bytes, &n, error))
+        return false;
+    bool good = token_of_text(naming, option, bytes, n, id, error);
     free(bytes);
     return good;
 }

@@ -16,10 +16,8 @@ struct naming {
 /* Opens it where that was not done; ends the program when that fails. */
 const struct vocab *naming_open(struct naming *naming, const char *option);
 void naming_close(struct naming *naming);
-/* Ends the program where the record, or the stream's MODEL, is of another vocabulary than the one that was opened. */
-void naming_check(const struct naming *naming, struct record_reader *reader, const struct record *record);
-/* Whether record and MODEL say which vocabulary they are of. */
-bool naming_is_bound(struct record_reader *reader, const struct record *record);
+/* Ends the program where the stream is of another vocabulary than the one that was opened. */
+void naming_check(const struct naming *naming, struct record_reader *reader);
 
 /* The token that `word` (length bytes) names: a decimal number is an id; "..." is a text with the escapes that peek
  * prints; everything else is a text as it is.  A text must be exactly one token where it goes on after other text (so a
@@ -27,6 +25,9 @@ bool naming_is_bound(struct record_reader *reader, const struct record *record);
  * which ends the program when it fails; `option` wants it.  False where the word names no token. */
 bool naming_token(struct naming *naming, const char *option, const char *word, size_t length, uint32_t *id,
                   struct error *error);
+
+/* The bytes of a text that is given as above, in new memory; never an id.  False where the escapes are wrong. */
+bool naming_text(const char *word, size_t length, char **bytes, size_t *n, struct error *error);
 
 /* ---- biases -------------------------------------------------------------------------------- */
 

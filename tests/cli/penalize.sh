@@ -74,6 +74,116 @@ expect_status 0 penalize --allow 2 --allow 1,2 bare
 expect_logits '-inf 2 1 -inf'
 expect_status 0 penalize --allow 1,2 --ban 1 bare
 expect_logits '-inf -inf 1 -inf'
+# ---- penalties: the worked numbers of the manual ----
+
+begin "repetition: logits [2, -1, 0.5], R 2, tokens 0 and 1 have appeared"
+stream seen 'tokens([0])' 'tokens([1], position=1, flags=GENERATED)' 'logits([2, -1, 0.5], position=1)'
+expect_status 0 penalize --repeat-penalty 2 seen
+expect_logits '1 -2 0.5'
+expect_status 0 penalize seen
+expect_logits '2 -1 0.5'
+begin "presence and frequency: token 0 selected twice, frequency 0.5, presence 0.25: its logit loses 1.25"
+stream twice 'tokens([2, 0])' 'tokens([0, 1, 0], position=2, flags=GENERATED)' 'logits([3, 3, 3, 3], position=4)'
+expect_status 0 penalize --frequency-penalty 0.5 --presence-penalty 0.25 twice
+expect_logits '1.75 2.25 3 3'
+expect_status 0 penalize --frequency-penalty 0.5 --presence-penalty 0.25 --penalize-prompt twice
+expect_logits '1.25 2.25 2.25 3'
+expect_status 0 penalize --frequency-penalty -0.5 twice
+expect_logits '4 3.5 3 3'
+begin "repetition counts prompt and output, once; the order is bias, repetition, presence and frequency"
+expect_status 0 penalize --repeat-penalty 2 twice
+expect_logits '1.5 1.5 1.5 3'
+expect_status 0 penalize --repeat-penalty 2 --presence-penalty 1 --bias 0=1 twice
+expect_logits '1 0.5 1.5 3'
+begin "the window: the last N tokens"
+for option in --repeat-last-n --last; do
+    expect_status 0 penalize --repeat-penalty 2 $option 2 twice
+    expect_logits '1.5 1.5 3 3'
+    expect_status 0 penalize --frequency-penalty 0.5 --presence-penalty 0.25 $option 2 twice
+    expect_logits '2.25 2.25 3 3'
+    expect_status 0 penalize --repeat-penalty 2 $option 0 twice
+    expect_logits '3 3 3 3'
+    expect_status 0 penalize --repeat-penalty 2 $option 5 twice
+    expect_logits '1.5 1.5 1.5 3'
+done
+begin "of logits of several positions each has its own context"
+stream several 'tokens([0, 1, 0])' 'logits([3, 3], position=0)' 'logits([3, 3], position=1)' 'logits([3, 3], position=2)'
+expect_status 0 penalize --penalize-prompt --frequency-penalty 1 several
+expect_logits '2 3
+2 2
+1 2'
+begin "DRY: 0.8, 1.75, 2 after 1 2 3 4 9 1 2 3: token 4 loses 1.4"
+stream again 'tokens([1, 2, 3, 4, 9, 1, 2, 3])' 'logits([5] * 10, position=7)'
+expect_status 0 penalize --dry-multiplier 0.8 --dry-base 1.75 --dry-allowed-length 2 again
+expect_logits '5 5 5 5 3.6 5 5 5 5 5'
+cp out want
+expect_status 0 penalize --dry-multiplier 0.8 again
+expect_same out want
+expect_status 0 penalize --dry-multiplier 0.5 --dry-base 3 --dry-allowed-length 1 again
+expect_logits '5 5 5 5 0.5 5 5 5 5 5'
+expect_status 0 penalize --dry-multiplier 0.8 --dry-allowed-length 3 again
+expect_logits '5 5 5 5 4.2 5 5 5 5 5'
+expect_status 0 penalize --dry-multiplier 0.8 --dry-allowed-length 4 again
+expect_logits '5 5 5 5 5 5 5 5 5 5'
+expect_status 0 penalize --dry-multiplier 0.8 --dry-penalty-last-n 7 again
+expect_logits '5 5 5 5 4.2 5 5 5 5 5'
+expect_status 0 penalize --dry-multiplier 0.8 --dry-penalty-last-n 0 again
+expect_logits '5 5 5 5 5 5 5 5 5 5'
+begin "DRY: a penalty is finite however long the repetition"
+stream long 'tokens([1] * 3000)' 'logits([5, 5], position=2999)'
+expect_status 0 penalize --dry-multiplier 1e6 --dry-base 1e6 long
+expect_logits '5 -3.40282e+38'
+# text_logits TEXT: the prompt's tokens, and level logits.
+text_stream() {
+    tokenize --append -- "$1" >text.tokens
+    n=$(tokenize --append --ids -- "$1" | wc -l)
+    stream text.logits "logits([5.0] * 2048, position=$((n - 1)))"
+    cat text.tokens text.logits
+}
+# lost STREAM ID OPTION...: what the logit of a token loses.
+lost() {
+    file=$1 id=$2
+    shift 2
+    penalize "$@" "$file" >out 2>err || fail "penalize $*: $(brief err)"
+    python3 -S "$TOP/tests/cli/stream.py" --logits out | awk -v id="$id" '{ printf "%.4g\n", 5 - $(id + 1) }'
+}
+two=$(tokenize --append --ids ' two' | cut -f 1)
+begin "DRY: a sequence breaker ends the repetition; the usual ones do by themselves"
+text_stream ' One two. One' >plain
+text_stream ' the: One two. the: One' >broken
+text_stream ' the One two. the One' >longer
+[ "$(lost plain $two --dry-multiplier 1 --dry-allowed-length 1)" = 1 ] || fail "plain: $(lost plain $two --dry-multiplier 1 --dry-allowed-length 1)"
+[ "$(lost longer $two --dry-multiplier 1 --dry-allowed-length 1)" = 1.75 ] || fail "longer: $(lost longer $two --dry-multiplier 1 --dry-allowed-length 1)"
+[ "$(lost broken $two --dry-multiplier 1 --dry-allowed-length 1)" = 1 ] || fail "broken: $(lost broken $two --dry-multiplier 1 --dry-allowed-length 1)"
+[ "$(lost broken $two --dry-multiplier 1)" = 0 ] || fail "broken, 2: $(lost broken $two --dry-multiplier 1)"
+[ "$(lost broken $two --dry-multiplier 1 --dry-sequence-breaker none)" = 1.75 ] || fail "none: $(lost broken $two --dry-multiplier 1 --dry-sequence-breaker none)"
+begin "DRY: a breaker may be a part of a token, or go over several; a token that completes one is not penalized"
+[ "$(lost longer $two --dry-multiplier 1 --dry-sequence-breaker 'he On')" = 0 ] || fail "over two"
+[ "$(lost longer $two --dry-multiplier 1 --dry-allowed-length 1 --dry-sequence-breaker 'he')" = 1 ] || fail "part of one"
+[ "$(lost longer $two --dry-multiplier 1 --dry-sequence-breaker 'One tw')" = 0 ] || fail "completed"
+[ "$(lost longer $two --dry-multiplier 1 --dry-sequence-breaker 'One tx')" = 1 ] || fail "not completed"
+[ "$(lost longer $two --dry-multiplier 1 --dry-sequence-breaker '"\x20t"' --dry-sequence-breaker q)" = 0 ] || fail "escaped"
+begin "DRY: wrong breakers"
+expect_status 2 penalize --dry-multiplier 1 --dry-sequence-breaker '' longer
+expect_error '^penalize: --dry-sequence-breaker: expected a text without zero bytes, found an empty one'
+expect_status 2 penalize --dry-multiplier 1 --dry-sequence-breaker '"a\x00"' longer
+expect_error '^penalize: --dry-sequence-breaker: expected a text without zero bytes'
+stream foreign_dry 'tokens([1])' 'logits({3: 1.5}, n=2000, binding=5)'
+expect_status 1 penalize --dry-multiplier 1 foreign_dry
+expect_error 'made with vocabulary 00000005, but that of .* is [0-9a-f]{8} \(--dry-multiplier needs'
+expect_status 0 penalize --dry-multiplier 1 --dry-sequence-breaker none foreign_dry
+begin "after FORK the context is that of the copy"
+stream forked 'tokens([1, 2, 3], flags=GENERATED)' 'fork(0, 1, sequence=1)' 'logits([5] * 4, position=0, sequence=1)' 'fork(0, 2)' 'logits([5] * 4, position=1)'
+expect_status 0 penalize --presence-penalty 1 forked
+expect_logits '5 4 5 5
+5 4 4 5'
+begin "two filters, one after the other, are one with both options"
+penalize --repeat-penalty 1.3 twice | penalize --presence-penalty 0.7 >a
+penalize --repeat-penalty 1.3 --presence-penalty 0.7 twice >b
+expect_same a b
+
+# ---- names ----
+
 begin "texts name tokens of the vocabulary, exactly"
 paris=$(tokenize --append --ids ' Paris' | cut -f 1)
 tokenize 'The capital of France is' | prefill >s0
