@@ -57,6 +57,9 @@ static void settle(struct work *w)
             cache_own(w->cache, page);
 }
 
+/* A tile has at most so many positions: the kernels gain nothing from more, and what a layer works in grows with it. */
+#define LARGEST_TILE 384
+
 /* Whole pages as long as they fit into a batch, else parts of one page. */
 static void make_tiles(struct work *w, uint32_t batch)
 {
@@ -149,7 +152,7 @@ struct model_pass *evaluate_part(struct dist *d, struct engine *engine, struct p
     struct work w = {.dist = d, .division = division, .cache = part->cache, .model = engine->model};
     uint32_t n_layers = part->cache->shape->n_layers;
     settle(&w);
-    make_tiles(&w, engine->batch);
+    make_tiles(&w, engine->batch < LARGEST_TILE ? engine->batch : LARGEST_TILE);
     dist_meet(d); /* the clock begins when all are there */
     double begin = seconds_now();
     begin_pass(&w, part, every);

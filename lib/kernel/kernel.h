@@ -116,7 +116,8 @@ struct attention {
     float scale;   /* of the scores */
     float softcap; /* 0: none; otherwise score = softcap * tanh(score / softcap) */
 };
-/* One query row: the pages of its sequence and the positions it sees, [first, end). */
+/* One query row: the pages of its sequence and the positions it sees, [first, end), first < end.  All
+ * KERNEL_PAGE positions of a page that holds one of them must be readable; what lies at others is not used. */
 struct attention_row {
     const uint8_t *const *pages;
     uint32_t first, end;

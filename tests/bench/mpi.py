@@ -5,7 +5,7 @@ In each round two single-rank prefills of the prompt run side by side, then two 
 CPUs are as busy in both; then the same with chunks without the zigzag.  All outputs go to memory, and must be the same
 bytes.  Twice the work in one time against once in the other: two ranks are perfect when they take half as long.
 """
-import os, re, statistics, subprocess, sys, time
+import importlib.machinery, os, re, statistics, subprocess, sys, time
 
 BIN = os.path.abspath(sys.argv[1])
 POSITIONS = int(sys.argv[2]) if len(sys.argv) > 2 else 4096
@@ -77,6 +77,44 @@ def ranks(n, **environment):
     return wall, inner, memory, text
 
 
+plan = importlib.machinery.SourceFileLoader("plan", os.path.join(HERE, "../../examples/plan-prefill")).load_module()
+SHAPE = plan.Model(plan.MODELS["llama-3.2-1b"], 2)
+
+
+def predict(n, positions=POSITIONS, flops=1, attention=1):
+    return plan.predict(SHAPE, positions, n, flops, attention, 1, 0)
+
+
+def bound(n):
+    """MB that a rank may take: 1.1 times what the plan says of it, and 32."""
+    return 1.1e-6 * predict(n)["memory"] + 32
+
+
+def compute_of(text):
+    return max(float(x) for x in re.findall(r"compute ([0-9.]+) s", text))
+
+
+def check_plan():
+    """What a rank computes in a second is taken from one rank, a short and a long prompt; then the plan for more."""
+    short = POSITIONS // 8
+    with open(PROMPT + ".short", "wb") as file:
+        file.write(tokens([(3 + 7 * i * i) % 100000 for i in range(short)]))
+    prefill = [word if word != PROMPT else PROMPT + ".short" for word in PREFILL] + [output("m"), "--mpi", "always"]
+    times = []
+    for words, positions in ((prefill, short), (PREFILL + [output("m"), "--mpi", "always"], POSITIONS)):
+        _, (text,) = together([Child(["mpirun", "-n", "1"] + words)])
+        _, matrices, attention, _, _ = plan.work(SHAPE, positions, 1)[0]
+        times.append((matrices, attention, compute_of(text)))
+    (m1, a1, t1), (m2, a2, t2) = times
+    per_attention = (t2 * m1 - t1 * m2) / (a2 * m1 - a1 * m2)
+    flops, attention = m1 / (t1 - a1 * per_attention), 1 / per_attention
+    print(f"one rank: {flops:.3g} op/s in matrices, {attention:.3g} op/s in attention")
+    for n in (2, 4):
+        measured = compute_of(ranks(n)[3]) / (n / min(n, os.cpu_count()))
+        print(f"{n} ranks: compute {measured:.1f} s a rank" + (" and CPU" if n > os.cpu_count() else "") +
+              f", planned {predict(n, flops=flops, attention=attention)['compute']:.1f} s")
+
+
 def main():
     if not os.path.exists(MODEL):
         subprocess.run([os.path.join(BIN, "../tests/make-model"), "--shape", "llama-3.2-1b", "--type", "Q8_0", MODEL], check=True)
@@ -97,7 +135,9 @@ def main():
         four = ranks(4)[2]
         print(f"{POSITIONS} positions, 2 ranks: efficiency {100 * wall:.1f} % of wall time, {100 * core:.1f} % to the last layer "
               f"({100 * flat:.1f} % without the zigzag)")
-        print(f"private memory of a rank: 1 rank {memory:.0f} MB, 2 ranks {two_memory:.0f} MB, 4 ranks {four:.0f} MB")
+        print(f"private memory of a rank: 1 rank {memory:.0f} MB, 2 ranks {two_memory:.0f} MB ({100 * two_memory / memory:.0f} %, "
+              f"bound {bound(2):.0f} MB), 4 ranks {four:.0f} MB (bound {bound(4):.0f} MB)")
+        check_plan()
     finally:
         for name in "abm":
             if os.path.exists(output(name)):

@@ -15,8 +15,7 @@ unset PMIX_RANK OMPI_COMM_WORLD_SIZE SLURM_STEP_NUM_TASKS PMI_SIZE
 "$MAKE" --context 2048 --type Q8_0 --family qwen3 Q8_0.gguf
 
 begin "the bytes of one process: ranks, prompts, threads, batches, fresh and resumed, F32 and Q8_0"
-ranks='1 2 3 5 8' lengths='1 2 5 63 64 65 257' holds='1 40 64 130'
-[ -z "${UNROLL_TEST_LONG:-}" ] || ranks='1 2 3 4 5 8' lengths="$lengths 1000"
+ranks='1 2 3 4 5 8' lengths='1 2 5 63 64 65 257 1000' holds='1 40 64 130'
 # N.tokens is a prompt of N tokens, N.M.tokens the same without its first M
 python3 -S - "$TOP/tests/cli" "$lengths" "$holds" <<'PYTHON' || fail "no prompts"
 import sys
@@ -35,10 +34,13 @@ for type in F32 Q8_0; do
     for n in $lengths; do
         prefill -m $type.gguf --repack never $n.tokens >$type.$n
         for r in $ranks; do
-            echo "$r 1 512 last one $type.gguf $type.$n $n.tokens"
+            for t in 1 2; do
+                echo "$r $t 512 last one $type.gguf $type.$n $n.tokens"
+            done
             for held in $holds; do
                 [ $held -lt $n ] || continue
                 [ -f $type.$held.held ] || prefill -m $type.gguf --repack never $held.tokens >$type.$held.held
+                echo "$r 1 512 last one $type.gguf $type.$n $type.$held.held $n.$held.tokens"
                 echo "$r 2 100 last one $type.gguf $type.$n $type.$held.held $n.$held.tokens"
             done
         done
@@ -115,7 +117,7 @@ begin "a rank that may use fewer CPUs than -t"
 expect_status 0 mpirun -n 1 taskset -c 0 "$BIN/prefill" --mpi always -t 3 -m F32.gguf -o written 65.tokens
 expect_error '3 threads, but this rank may use 1 CPU'
 
-begin "a killed rank ends the job, and no state looks whole"
+begin "a killed rank ends the job, as Ctrl-C does, and no state looks whole"
 "$MAKE" --dim 512 --context 2048 slow.gguf
 for moment in 1 2.5 4; do
     UNROLL_CPU=generic mpirun -n 3 "$BIN/prefill" -t 1 --repack never -m slow.gguf 1500.tokens >killed 2>err &
@@ -129,6 +131,23 @@ for moment in 1 2.5 4; do
     [ $(($(date +%s) - since)) -le 10 ] || fail "it took more than 10 s"
     decode-step -m slow.gguf killed >/dev/null 2>&1 && fail "the state was taken for a whole one"
 done
+# Ctrl-C: a signal that shells ignore for what they start in the background
+cat >interrupt <<'PYTHON'
+import os, signal, subprocess, sys, time
+with open("killed", "wb") as out:
+    job = subprocess.Popen(sys.argv[1:], stdout=out, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    time.sleep(2.5)
+    os.killpg(job.pid, signal.SIGINT)
+    try:
+        status = job.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        status = "not ended after 10 s"
+print(status)
+PYTHON
+UNROLL_CPU=generic python3 interrupt mpirun -n 3 "$BIN/prefill" -t 1 --repack never -m slow.gguf 1500.tokens >out
+[ "$(cat out)" != 0 ] && ! grep -q ended out || fail "Ctrl-C: status $(cat out)"
+decode-step -m slow.gguf killed >/dev/null 2>&1 && fail "the state was taken for a whole one"
 
 # ---- hosts: network namespaces with addresses of their own ---------------------------------------------
 
