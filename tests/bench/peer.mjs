@@ -21,6 +21,8 @@ if (after) {
     await sequence.clearHistory();
     await sequence.evaluateWithoutGeneratingNewTokens(ids(after));
 }
-const d = await seconds(async () => { for (let i = 0; i < decode; i++) await sequence.evaluateWithoutGeneratingNewTokens([200 + i % 200]); });
+// A token is chosen each time: otherwise the peer leaves out the output matrix.
+const next = {generateNext: {token: true, options: {temperature: 0}}};
+const d = await seconds(async () => { for (let i = 0; i < decode; i++) await sequence.controlledEvaluate([[200 + i % 200, next]]); });
 console.log((prefill / p).toFixed(2), (decode / d).toFixed(2));
 process.exit(0);
