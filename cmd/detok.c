@@ -9,12 +9,13 @@
 #include <string.h>
 
 static const char *model, *output_path;
-static bool raw, special;
+static bool raw, special, json;
 static int64_t only = -1;
 
 static const struct option_spec options[] = {
     ROW_MODEL(&model, 0),
     ROW_RAW(&raw, 0),
+    ROW_JSON(&json, 0),
     {0, "special", NULL, OPTION_FLAG, &special, 0, 0, "show control tokens as their texts", 0},
     {0, "sequence", "N", OPTION_INTEGER, &only, 0, UINT32_MAX, "only the text of this sequence", 0},
     ROW_OUTPUT(&output_path),
@@ -29,6 +30,7 @@ struct passage {
     bool first;      /* the next one begins the text */
     bool seen;       /* it had records that are about text */
     bool ended, dropped, printed;
+    struct json whole; /* --json: what was taken from the flow, as bytes */
 };
 
 static struct record_reader *reader;
@@ -47,9 +49,144 @@ static struct passage *passage_of(const struct sequence *sequence)
     return &passages[sequence->index];
 }
 
-/* Brings the flow up to date with the reader's tokens.  The space that the tokenizer put before a text
- * goes, but only where the text begins in this stream. */
-static void add_tokens(struct passage *passage, const struct sequence *sequence)
+/* ---- JSON ---------------------------------------------------------------------------------- */
+
+/* The LOGPROBS record that came last: it is about the next token of its sequence. */
+static struct {
+    bool waiting;
+    uint32_t sequence, position;
+    struct logprobs found;
+    uint8_t *payload;
+    size_t capacity;
+} logprobs;
+
+static void take_logprobs(const struct record *record)
+{
+    struct error error;
+    size_t length = (size_t)record->raw_length;
+    const uint8_t *payload = reader_payload(reader, NULL);
+    logprobs.payload = grow(logprobs.payload, &logprobs.capacity, length + 1, 1);
+    memcpy(logprobs.payload, payload, length);
+    if (!logprobs_decode(&logprobs.found, logprobs.payload, length, &error))
+        reader_die(reader, error.status, "%s", error.text);
+    logprobs.waiting = true;
+    logprobs.sequence = record->sequence;
+    logprobs.position = record->position;
+}
+
+/* A text, and its bytes where it is not UTF-8. */
+static void add_text(struct json *line, const void *bytes, size_t length)
+{
+    json_add(line, ",\"text\":");
+    if (json_string(line, bytes, length))
+        return;
+    json_add(line, ",\"bytes\":");
+    json_bytes(line, bytes, length);
+}
+
+static void add_member(struct json *line, const char *name, uint64_t value)
+{
+    json_add(line, name);
+    json_integer(line, value);
+}
+
+static void add_list(struct json *line, const char *name, uint32_t begin, uint32_t end)
+{
+    json_add(line, name);
+    for (uint32_t i = begin; i < end; i++) {
+        const char *bytes;
+        double value;
+        uint32_t id = logprobs_entry(&logprobs.found, i, &value);
+        size_t length = vocab_piece(vocab, id, true, &bytes);
+        add_member(line, i > begin ? ",{\"id\":" : "{\"id\":", id);
+        add_text(line, bytes, length);
+        json_add(line, ",\"logprob\":");
+        json_number(line, value);
+        json_add(line, "}");
+    }
+    json_add(line, "]");
+}
+
+static void add_logprobs(struct json *line, uint32_t sequence, uint32_t position, uint32_t id)
+{
+    const struct logprobs *l = &logprobs.found;
+    if (!logprobs.waiting || logprobs.sequence != sequence || logprobs.position != position || l->id != id)
+        return;
+    logprobs.waiting = false;
+    if (l->has_raw) {
+        json_add(line, ",\"raw_logprob\":");
+        json_number(line, l->raw);
+        add_list(line, ",\"raw_top\":[", 0, l->n_raw);
+    }
+    json_add(line, ",\"processed_logprob\":");
+    json_number(line, l->processed);
+    add_list(line, ",\"processed_top\":[", l->n_raw, l->n_raw + l->n_processed);
+}
+
+static void print_line(struct json *line)
+{
+    json_add(line, "}\n");
+    output_write(&output, line->text, line->length);
+    json_free(line);
+}
+
+static void print_token(const struct sequence *sequence, uint32_t at, const char *bytes, size_t length)
+{
+    struct json line = {0};
+    uint32_t id = sequence->tokens[at];
+    add_member(&line, "{\"sequence\":", sequence->id);
+    add_member(&line, ",\"position\":", sequence->first + at);
+    add_member(&line, ",\"id\":", id);
+    add_text(&line, bytes, length);
+    json_add(&line, sequence->flags[at] & RECORD_GENERATED ? ",\"generated\":true" : ",\"generated\":false");
+    if (sequence->flags[at] & RECORD_HELD)
+        json_add(&line, ",\"held\":true");
+    add_logprobs(&line, sequence->id, sequence->first + at, id);
+    print_line(&line);
+}
+
+static void print_fork(const struct record *record)
+{
+    struct json line = {0};
+    add_member(&line, "{\"sequence\":", record->sequence);
+    add_member(&line, ",\"fork\":", load_u32(reader_used_payload(reader)));
+    add_member(&line, ",\"position\":", record->position);
+    print_line(&line);
+}
+
+/* The end of a sequence's text, all of which is ready; `end` NULL: the input ended, the text did not. */
+static void print_end(struct passage *passage, uint32_t sequence, const struct end *end)
+{
+    struct json line = {0};
+    const uint8_t *bytes;
+    size_t length = text_flow_take(&passage->flow, &bytes);
+    passage->whole.text = grow(passage->whole.text, &passage->whole.capacity, passage->whole.length + length, 1);
+    if (length)
+        memcpy(passage->whole.text + passage->whole.length, bytes, length);
+    passage->whole.length += length;
+    passage->printed = true;
+    add_member(&line, "{\"sequence\":", sequence);
+    json_add(&line, ",\"end\":");
+    if (end)
+        json_string(&line, end_reason_name(end->reason), strlen(end_reason_name(end->reason)));
+    else
+        json_add(&line, "null");
+    if (end && end->token != RECORD_NO_TOKEN)
+        add_member(&line, ",\"id\":", end->token);
+    if (end && end->text_length) {
+        json_add(&line, ",\"matched\":");
+        json_string(&line, end->text, end->text_length);
+    }
+    if (!passage->dropped)
+        add_text(&line, passage->whole.text, passage->whole.length);
+    print_line(&line);
+}
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+/* Brings the flow up to date with the reader's tokens; `told`: with a line for each.  The space that the tokenizer put
+ * before a text goes, but only where the text begins in this stream. */
+static void add_tokens(struct passage *passage, const struct sequence *sequence, bool told)
 {
     const struct vocab_facts *facts = vocab_facts_of(vocab);
     bool strips = vocab_strips_space(vocab) && sequence->first == 0 && !sequence->appended;
@@ -62,6 +199,8 @@ static void add_tokens(struct passage *passage, const struct sequence *sequence)
             bytes++, length--;
         passage->first &= !begins;
         text_flow_add(&passage->flow, bytes, length, sequence->flags[passage->n_tokens] & RECORD_HELD);
+        if (told)
+            print_token(sequence, (uint32_t)passage->n_tokens, bytes, length);
     }
 }
 
@@ -88,6 +227,8 @@ static void end_text(struct passage *passage, const struct record *record)
         text_flow_drop(&passage->flow);
     else
         text_flow_end(&passage->flow, end.trim);
+    if (json)
+        print_end(passage, record->sequence, &end);
 }
 
 static void print_passage(struct passage *passage)
@@ -130,6 +271,18 @@ static void print_rest(void)
     }
 }
 
+/* The same in lines: texts that have not ended. */
+static void print_unended(void)
+{
+    for (size_t i = 0; i < n_passages; i++) {
+        struct passage *passage = &passages[i];
+        if (!passage->seen || passage->ended)
+            continue;
+        text_flow_end(&passage->flow, 0);
+        print_end(passage, reader_sequence_at(reader, i)->id, NULL);
+    }
+}
+
 static void check_vocabulary(const struct record *record)
 {
     const struct model_facts *facts = reader_model(reader);
@@ -148,16 +301,19 @@ static void show(const struct record *record)
     if (record->type == RECORD_TOKENS) {
         check_vocabulary(record);
         passage->ended = passage->dropped = false;
-        add_tokens(passage, sequence);
+        add_tokens(passage, sequence, json);
     } else if (record->type == RECORD_FORK) {
         cut_tokens(passage, sequence);
-        add_tokens(passage, sequence);
+        add_tokens(passage, sequence, false);
+        if (json)
+            print_fork(record);
     } else {
         end_text(passage, record);
     }
     if (only >= 0)
         current = sequence->index;
-    print_ready();
+    if (!json)
+        print_ready();
 }
 
 int main(int argc, char **argv)
@@ -178,14 +334,22 @@ int main(int argc, char **argv)
         bool text = record.type == RECORD_TOKENS || record.type == RECORD_FORK || record.type == RECORD_END;
         if (text && (only < 0 || record.sequence == only))
             show(&record);
+        else if (json && record.type == RECORD_LOGPROBS)
+            take_logprobs(&record);
     }
     if (only >= 0 && !reader_sequence(reader, (uint32_t)only))
         reader_die(reader, STATUS_INPUT, "no sequence %u in the input", (unsigned)only);
-    print_rest();
+    if (json)
+        print_unended();
+    else
+        print_rest();
 
     output_close(&output);
-    for (size_t i = 0; i < n_passages; i++)
+    for (size_t i = 0; i < n_passages; i++) {
         text_flow_free(&passages[i].flow);
+        json_free(&passages[i].whole);
+    }
+    free(logprobs.payload);
     free(passages);
     vocab_close(vocab);
     gguf_close(gguf);

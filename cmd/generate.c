@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 static const char *model, *prompt, *file, *state, *trace;
-static bool echo, verbose;
+static bool echo, verbose, json;
+static int64_t logprobs = -1;
 
 enum {
     TO_FILTERS = TO_PENALIZE | TO_CONSTRAIN,
@@ -57,11 +58,21 @@ static const struct option_spec options[] = {
     ROW_TOP_K(NULL, TO_SAMPLE),
     ROW_TOP_P(NULL, TO_SAMPLE),
     ROW_MIN_P(NULL, TO_SAMPLE),
+    ROW_TYPICAL(NULL, TO_SAMPLE),
+    ROW_TOP_N_SIGMA(NULL, TO_SAMPLE),
+    ROW_XTC_PROBABILITY(NULL, TO_SAMPLE),
+    ROW_XTC_THRESHOLD(NULL, TO_SAMPLE),
+    ROW_DYNATEMP_RANGE(NULL, TO_SAMPLE),
+    ROW_DYNATEMP_EXP(NULL, TO_SAMPLE),
+    ROW_ORDER(NULL, TO_SAMPLE),
+    ROW_MIROSTAT(NULL, TO_SAMPLE),
+    ROW_LOGPROBS(&logprobs, TO_SAMPLE),
     ROW_SEED(NULL, TO_SAMPLE),
     ROW_STOP(NULL, TO_SAMPLE),
     ROW_IGNORE_EOS(NULL, TO_SAMPLE),
     {0, "echo", NULL, OPTION_FLAG, &echo, 0, 0, "print what came before the continuation too", 0},
     ROW_RAW(NULL, TO_DETOK),
+    ROW_JSON(&json, TO_DETOK),
     {0, "trace", "[=FILE]", OPTION_TEXT, &trace, 0, 0,
      "a line per step on standard error, or tab-separated in FILE", 0},
     ROW_VERBOSE(&verbose, TO_MODEL | TO_SAMPLE),
@@ -151,6 +162,8 @@ static void choose_stages(const struct given *given, size_t n_given)
             unsigned forward = given[i].option->forward;
             stage->used |= (forward & stage->bit) && !(forward & ~(unsigned)TO_FILTERS);
         }
+        if (logprobs >= 0 && (stage->bit & TO_FILTERS))
+            add(&stage->words, "--keep-raw"); /* the model's log-probabilities are wanted */
     }
 }
 
@@ -269,6 +282,8 @@ int main(int argc, char **argv)
     size_t n_given;
     program_start(argv);
     int first = options_parse(&program, argc, argv, &given, &n_given);
+    if (logprobs >= 0 && !json)
+        die(STATUS_USAGE, "--logprobs goes with --json, which prints them");
     choose_stages(given, n_given);
     refuse_streams(given, n_given);
     bool reads_input = text_arguments(&stage_of(TO_TOKENIZE)->words, argv + first, argc - first);

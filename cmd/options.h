@@ -59,6 +59,24 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
     {0, "top-p", "P", OPTION_REAL, target, 0, 1, "only the most probable tokens that together reach P (1: all)", forward}
 #define ROW_MIN_P(target, forward) \
     {0, "min-p", "P", OPTION_REAL, target, 0, 1, "only tokens at least P times as probable as the best (0: all)", forward}
+#define ROW_TYPICAL(target, forward) \
+    {0, "typical", "P", OPTION_REAL, target, 0, 1, "only the most typical tokens that together reach P (1: all)", forward}
+#define ROW_TOP_N_SIGMA(target, forward)                                                                     \
+    {0, "top-n-sigma", "N", OPTION_REAL, target, -1, 1e6, "only logits within N standard deviations of the best (0 or less: all)", forward}
+#define ROW_XTC_PROBABILITY(target, forward)                                                                 \
+    {0, "xtc-probability", "P", OPTION_REAL, target, 0, 1, "how often XTC takes the most probable tokens out (default 0: never)", forward}
+#define ROW_XTC_THRESHOLD(target, forward)                                                                   \
+    {0, "xtc-threshold", "P", OPTION_REAL, target, 0, 1, "those of at least P, all but the least (default 0.1; above 0.5: off)", forward}
+#define ROW_DYNATEMP_RANGE(target, forward)                                                                  \
+    {0, "dynatemp-range", "R", OPTION_REAL, target, 0, 1e6, "temperature from T-R to T+R, by the entropy (default 0: fixed)", forward}
+#define ROW_DYNATEMP_EXP(target, forward)                                                                    \
+    {0, "dynatemp-exp", "E", OPTION_REAL, target, 0, 1e3, "exponent of the entropy in that (default 1)", forward}
+#define ROW_ORDER(target, forward)                                                                           \
+    {0, "order", "NAMES", OPTION_TEXT, target, 0, 0, "the steps to take, such as top-k,temperature,min-p", forward}
+#define ROW_MIROSTAT(target, forward)                                                                        \
+    {0, "mirostat", "N", OPTION_TEXT, target, 0, 0, "not there: it would make a choice depend on earlier draws", forward}
+#define ROW_LOGPROBS(target, forward)                                                                        \
+    {0, "logprobs", "K", OPTION_INTEGER, target, 0, 1048576, "tell log-probabilities of each token and of the K best", forward}
 #define ROW_SEED(target, forward) \
     {'s', "seed", "N|random", OPTION_SEED, target, 0, 0, "seed of the draws (default 0)", forward}
 #define ROW_STOP(target, forward) \
@@ -103,6 +121,8 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
     {0, "allow", "TOKEN", OPTION_TEXTS, target, 0, 0, "select no other tokens than these (may be given again)", forward}
 
 /* Tokens to text. */
+#define ROW_JSON(target, forward) \
+    {0, "json", NULL, OPTION_FLAG, target, 0, 0, "a JSON object in a line for each token, and for the end of each text", forward}
 #define ROW_RAW(target, forward) \
     {0, "raw", NULL, OPTION_FLAG, target, 0, 0, "write each token's bytes at once, even half a character", forward}
 

@@ -67,7 +67,8 @@ static const struct vocab *vocabulary_for(struct record_reader *reader, const st
     static bool tried, told;
     const struct model_facts *facts = reader_model(reader);
     uint32_t wanted = record->binding ? record->binding : facts ? facts->vocabulary_fingerprint : 0;
-    if (record->type != RECORD_TOKENS && record->type != RECORD_LOGITS && record->type != RECORD_END)
+    if (record->type != RECORD_TOKENS && record->type != RECORD_LOGITS && record->type != RECORD_END &&
+        record->type != RECORD_RAW && record->type != RECORD_LOGPROBS)
         return NULL;
     if (!tried && (model || wanted)) {
         tried = true;

@@ -2,8 +2,7 @@
 #include "options.h"
 #include "record/record.h"
 #include "select/select.h"
-#include "stage/stage.h"
-#include "vocab/vocab.h"
+#include "stage/naming.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,11 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct select_options chain = {.top_p = 1};
+static struct select_options chain = {.typical = 1, .top_p = 1, .xtc_threshold = 0.1, .dynatemp_exponent = 1};
 static struct seed seed;
 static struct texts stops;
-static int64_t limit = -1;
-static const char *model_file, *output_path;
+static int64_t limit = -1, n_logprobs = -1;
+static const char *output_path, *order, *mirostat;
+static struct naming naming;
 static bool ignore_eos, force, verbose;
 
 static const struct option_spec options[] = {
@@ -25,10 +25,19 @@ static const struct option_spec options[] = {
     ROW_TOP_K(&chain.top_k, 0),
     ROW_TOP_P(&chain.top_p, 0),
     ROW_MIN_P(&chain.min_p, 0),
+    ROW_TYPICAL(&chain.typical, 0),
+    ROW_TOP_N_SIGMA(&chain.top_n_sigma, 0),
+    ROW_XTC_PROBABILITY(&chain.xtc_probability, 0),
+    ROW_XTC_THRESHOLD(&chain.xtc_threshold, 0),
+    ROW_DYNATEMP_RANGE(&chain.dynatemp_range, 0),
+    ROW_DYNATEMP_EXP(&chain.dynatemp_exponent, 0),
+    ROW_ORDER(&order, 0),
+    ROW_MIROSTAT(&mirostat, 0),
+    ROW_LOGPROBS(&n_logprobs, 0),
     ROW_SEED(&seed, 0),
     ROW_STOP(&stops, 0),
     ROW_IGNORE_EOS(&ignore_eos, 0),
-    ROW_MODEL(&model_file, 0),
+    ROW_MODEL(&naming.model, 0),
     ROW_OUTPUT(&output_path),
     ROW_FORCE(&force),
     ROW_VERBOSE(&verbose, 0),
@@ -57,17 +66,6 @@ static struct turn *turn_of(const struct sequence *sequence)
     while (n_turns <= sequence->index)
         turns[n_turns++] = (struct turn){0};
     return &turns[sequence->index];
-}
-
-static struct vocab *open_vocabulary(struct gguf **gguf)
-{
-    struct error error;
-    model_file = model_path(model_file);
-    *gguf = gguf_open(model_file, &error);
-    struct vocab *vocab = *gguf ? vocab_open(*gguf, NULL, &error) : NULL;
-    if (!vocab)
-        die_error(&error);
-    return vocab;
 }
 
 /* The state of the matcher before the answer is a function of the generated tokens that the stream
@@ -111,6 +109,64 @@ static void finish(struct turn *turn, const struct record *token, uint32_t id, c
         record_write_token_and_end(&writer, *token, id, end);
 }
 
+/* ---- log-probabilities --------------------------------------------------------------------- */
+
+/* What a filter has told of the logits that come next. */
+static struct {
+    bool changed, kept;
+    uint32_t sequence, position, count;
+    float *logits; /* (count) the model's, where they were kept */
+    size_t capacity;
+} raw;
+
+static void take_raw(const struct record *record)
+{
+    raw.changed = true;
+    raw.kept = record->count > 0;
+    raw.sequence = record->sequence;
+    raw.position = record->position;
+    raw.count = record->count;
+    const uint8_t *payload = reader_payload(reader, NULL);
+    if (record->raw_length != (uint64_t)record->count * sizeof(float))
+        reader_die(reader, STATUS_INPUT, "count %u needs %zu bytes of payload, found %llu", record->count,
+                   record->count * sizeof(float), (unsigned long long)record->raw_length);
+    raw.logits = grow(raw.logits, &raw.capacity, record->count, sizeof *raw.logits);
+    if (record->count)
+        memcpy(raw.logits, payload, record->count * sizeof *raw.logits);
+}
+
+/* The model's logits, which are the record's own where no filter has told otherwise; NULL: they are gone. */
+static const float *model_logits(const struct record *record, const float *logits)
+{
+    if (!raw.changed || raw.sequence != record->sequence || raw.position != record->position)
+        return logits;
+    if (raw.kept && raw.count != record->count)
+        reader_die(reader, STATUS_INPUT, "%u logits, but the RAW record before it has %u", record->count, raw.count);
+    return raw.kept ? raw.logits : NULL;
+}
+
+/* Before the token, so that nobody has to wait for them when it has come. */
+static void write_logprobs(const struct selector *selector, const struct record *record, const float *logits,
+                           const struct record *token, uint32_t id)
+{
+    const float *own = model_logits(record, logits);
+    size_t k = (size_t)n_logprobs < record->count ? (size_t)n_logprobs : record->count, length;
+    uint32_t *ids = allocate(2 * k + 1, sizeof *ids);
+    double *values = allocate(2 * k + 1, sizeof *values);
+    struct logprobs found = {.id = id, .has_raw = own != NULL};
+    if (own)
+        found.n_raw = (uint32_t)select_raw(own, record->count, id, k, ids, values, &found.raw);
+    found.n_processed = (uint32_t)select_processed(selector, k, ids + found.n_raw, values + found.n_raw, &found.processed);
+    uint8_t *payload = logprobs_encode(&found, ids, values, &length);
+    record_write(&writer, (struct record){.type = RECORD_LOGPROBS, .sequence = token->sequence, .position = token->position, .binding = token->binding},
+                 payload, length);
+    free(payload);
+    free(values);
+    free(ids);
+}
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
 /* What the token's text does to the stop strings: END_STOP is filled in when one is complete. */
 static enum stop_outcome look_for_stops(const struct stop_matcher *matcher, const struct vocab *vocab,
                                         struct turn *turn, const struct sequence *sequence, uint32_t id, struct end *end)
@@ -137,9 +193,9 @@ static bool is_question(const struct record *record, const struct sequence *sequ
     return !(sequence->n_cached && (record->flags & RECORD_OPEN));
 }
 
-static void answer(struct selector *selector, const struct stop_matcher *matcher, const struct vocab *vocab,
-                   const struct record *record)
+static void answer(struct selector *selector, const struct stop_matcher *matcher, const struct record *record)
 {
+    const struct vocab *vocab = naming.vocab;
     const struct model_facts *model = reader_model(reader);
     const struct sequence *sequence = reader_sequence(reader, record->sequence);
     struct turn *turn = turn_of(sequence);
@@ -151,9 +207,7 @@ static void answer(struct selector *selector, const struct stop_matcher *matcher
         return;
     if (closed)
         reader_die(reader, STATUS_INPUT, "sequence %u begins after all others have ended", record->sequence);
-    if (matcher && token.binding && token.binding != vocab_facts_of(vocab)->fingerprint)
-        reader_die(reader, STATUS_INPUT, "made with vocabulary %08x, but that of '%s' is %08x (--stop needs the stream's own)",
-                   token.binding, model_file, vocab_facts_of(vocab)->fingerprint);
+    naming_check(&naming, reader);
     struct end end = {.reason = END_REASONS, .token = RECORD_NO_TOKEN};
     if (turn->n_selected == limit)
         end.reason = END_LENGTH;
@@ -176,6 +230,8 @@ static void answer(struct selector *selector, const struct stop_matcher *matcher
     uint32_t id;
     if (!select_choose(selector, &question, &id, &error))
         reader_die(reader, error.status, "%s", error.text);
+    if (n_logprobs >= 0)
+        write_logprobs(selector, record, question.logits, &token, id);
     if (++turn->n_selected == limit)
         end.reason = END_LENGTH;
     if (matcher && look_for_stops(matcher, vocab, turn, sequence, id, &end) != STOP_NONE)
@@ -219,8 +275,16 @@ int main(int argc, char **argv)
 {
     program_start(argv);
     int first = options_parse(&program, argc, argv, NULL, NULL);
-    char words[160];
+    struct error error;
+    char words[400];
 
+    if (mirostat)
+        die(STATUS_USAGE, "--mirostat: not there: it steers by what was drawn before, so a token would not be a function of the "
+                          "stream and the seed; --typical, --top-n-sigma and --dynatemp-range are");
+    if (order && !select_parse_order(order, &chain, &error))
+        die(error.status, "--order: %s", error.text);
+    if (!select_check_order(&chain, &error))
+        die(error.status, "--order: %s", error.text);
     for (size_t i = 0; i < stops.count; i++)
         if (!*stops.item[i])
             die(STATUS_USAGE, "--stop: expected a text, found an empty one");
@@ -233,14 +297,16 @@ int main(int argc, char **argv)
     output_open(&output, output_path, true, force);
     record_writer_report_errors(&writer);
     reader = reader_open(argv + first, argc - first);
-    struct gguf *gguf = NULL;
-    struct vocab *vocab = stops.count ? open_vocabulary(&gguf) : NULL;
+    if (stops.count)
+        naming_open(&naming, "stop");
     struct stop_matcher *matcher = stops.count ? stop_new(stops.item, stops.count) : NULL;
     struct selector *selector = selector_new(&chain);
 
     for (struct record record; reader_next(reader, &record);) {
         if (record.type == RECORD_LOGITS)
-            answer(selector, matcher, vocab, &record);
+            answer(selector, matcher, &record);
+        else if (record.type == RECORD_RAW && n_logprobs >= 0)
+            take_raw(&record);
         else if (record.type == RECORD_FORK)
             read_again(turn_of(reader_sequence(reader, record.sequence)));
         else if (record.type == RECORD_END && !closed && all_ended())
@@ -251,8 +317,8 @@ int main(int argc, char **argv)
         close_output();
     selector_free(selector);
     stop_free(matcher);
-    vocab_close(vocab);
-    gguf_close(gguf);
+    naming_close(&naming);
+    free(raw.logits);
     reader_close(reader);
     record_writer_free(&writer);
     free(turns);

@@ -191,3 +191,54 @@ size_t end_encode(const struct end *end, uint8_t bytes[RECORD_MAX_SMALL])
         memcpy(bytes + 12, end->text, text);
     return 12 + text;
 }
+
+/* ---- LOGPROBS ------------------------------------------------------------------------------ */
+
+enum { LOGPROBS_FIXED = 32, LOGPROBS_ENTRY = 12 };
+
+uint8_t *logprobs_encode(const struct logprobs *l, const uint32_t *ids, const double *values, size_t *length)
+{
+    size_t n = (size_t)l->n_raw + l->n_processed;
+    *length = LOGPROBS_FIXED + n * LOGPROBS_ENTRY;
+    uint8_t *bytes = allocate(*length, 1);
+    store_u32(bytes, l->id);
+    store_u32(bytes + 4, l->has_raw);
+    store_f64(bytes + 8, l->has_raw ? l->raw : 0);
+    store_f64(bytes + 16, l->processed);
+    store_u32(bytes + 24, l->n_raw);
+    store_u32(bytes + 28, l->n_processed);
+    for (size_t i = 0; i < n; i++) {
+        store_u32(bytes + LOGPROBS_FIXED + i * LOGPROBS_ENTRY, ids[i]);
+        store_f64(bytes + LOGPROBS_FIXED + i * LOGPROBS_ENTRY + 4, values[i]);
+    }
+    return bytes;
+}
+
+bool logprobs_decode(struct logprobs *l, const uint8_t *bytes, size_t length, struct error *error)
+{
+    if (length < LOGPROBS_FIXED)
+        return error_set(error, STATUS_INPUT, "LOGPROBS of %zu bytes, expected at least %d", length, LOGPROBS_FIXED);
+    *l = (struct logprobs){
+        .id = load_u32(bytes),
+        .has_raw = load_u32(bytes + 4) == 1,
+        .raw = load_f64(bytes + 8),
+        .processed = load_f64(bytes + 16),
+        .n_raw = load_u32(bytes + 24),
+        .n_processed = load_u32(bytes + 28),
+        .entries = bytes + LOGPROBS_FIXED,
+    };
+    uint64_t n = (uint64_t)l->n_raw + l->n_processed;
+    if (load_u32(bytes + 4) > 1 || (!l->has_raw && l->n_raw))
+        return error_set(error, STATUS_INPUT, "LOGPROBS with flags %u and %u raw entries", load_u32(bytes + 4), l->n_raw);
+    if (length != LOGPROBS_FIXED + n * LOGPROBS_ENTRY)
+        return error_set(error, STATUS_INPUT, "LOGPROBS of %zu bytes, expected %llu for %u and %u entries", length,
+                         (unsigned long long)(LOGPROBS_FIXED + n * LOGPROBS_ENTRY), l->n_raw, l->n_processed);
+    return true;
+}
+
+uint32_t logprobs_entry(const struct logprobs *l, uint32_t i, double *value)
+{
+    const uint8_t *entry = l->entries + (size_t)i * LOGPROBS_ENTRY;
+    *value = load_f64(entry + 4);
+    return load_u32(entry);
+}

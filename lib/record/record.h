@@ -109,6 +109,24 @@ bool end_decode(struct end *end, const uint8_t *bytes, size_t length, struct err
 size_t end_encode(const struct end *end, uint8_t bytes[RECORD_MAX_SMALL]);
 const char *end_reason_name(enum end_reason reason);
 
+/* ---- LOGPROBS ------------------------------------------------------------------------------ */
+
+/* Natural logarithms of probabilities, of the token that was chosen and of the most probable ones: raw, under the model's
+ * own logits, and processed, among those that the sampling chain left. */
+struct logprobs {
+    uint32_t id;           /* the token that was chosen */
+    bool has_raw;          /* false: a filter has changed the logits, and did not keep the model's */
+    double raw, processed; /* of that token */
+    uint32_t n_raw, n_processed;
+    const uint8_t *entries; /* first the raw ones, then the processed, each list with the most probable first */
+};
+/* The payload in new memory; *length of it.  ids, values: n_raw, then n_processed. */
+uint8_t *logprobs_encode(const struct logprobs *logprobs, const uint32_t *ids, const double *values, size_t *length);
+/* `entries` points into the payload. */
+bool logprobs_decode(struct logprobs *logprobs, const uint8_t *bytes, size_t length, struct error *error);
+/* Entry i of n_raw + n_processed: its id and log-probability. */
+uint32_t logprobs_entry(const struct logprobs *logprobs, uint32_t i, double *value);
+
 /* ---- writing ------------------------------------------------------------------------------- */
 
 /* Writes records to an output, each flushed when complete. */

@@ -103,3 +103,15 @@ double select_log_total(const float *logits, uint32_t n)
         return -INFINITY;
     return (double)greatest + exact_log(select_exponentials(logits, n, greatest, 1));
 }
+
+size_t select_raw(const float *logits, uint32_t n, uint32_t id, size_t k, uint32_t *ids, double *values, double *chosen)
+{
+    double total = select_log_total(logits, n);
+    size_t count = select_top(logits, n, k, ids);
+    while (count > 0 && logits[ids[count - 1]] == -INFINITY)
+        count--;
+    for (size_t i = 0; i < count; i++)
+        values[i] = (double)logits[ids[i]] - total;
+    *chosen = (double)logits[id] - total;
+    return count;
+}

@@ -10,13 +10,36 @@
 
 /* ---- choosing (select.c) ------------------------------------------------------------------- */
 
-struct select_options {
-    double temperature; /* 0: the greatest logit, the lower id of equal ones, and no draw */
-    int64_t top_k;      /* <= 0, or not less than the candidates: off */
-    double top_p;       /* 1: off */
-    double min_p;       /* 0: off */
-    uint64_t seed;
+/* The steps of the chain that can be ordered, in their default order.  Softmax is taken anew where a step needs
+ * probabilities, and the draw comes last. */
+enum select_step {
+    SELECT_TEMPERATURE,
+    SELECT_TOP_N_SIGMA,
+    SELECT_TOP_K,
+    SELECT_TYPICAL,
+    SELECT_TOP_P,
+    SELECT_MIN_P,
+    SELECT_XTC,
+    SELECT_STEPS,
 };
+struct select_options {
+    double temperature;                       /* 0: the greatest logit, the lower id of equal ones, and no draw */
+    double dynatemp_range, dynatemp_exponent; /* range 0: the temperature is fixed */
+    double top_n_sigma;                       /* <= 0: off */
+    int64_t top_k;                            /* <= 0, or not less than the candidates: off */
+    double typical;                           /* 1: off */
+    double top_p;                             /* 1: off */
+    double min_p;                             /* 0: off */
+    double xtc_probability, xtc_threshold;    /* probability 0, or a threshold above 0.5: off */
+    uint64_t seed;
+    enum select_step order[SELECT_STEPS];
+    size_t n_order; /* steps in `order`; 0: all of them, in their default order */
+};
+
+/* Reads names of steps, separated by commas, into the order.  False for a name that is unknown or comes twice. */
+bool select_parse_order(const char *names, struct select_options *options, struct error *error);
+/* False where an option asks for a step that the order leaves out. */
+bool select_check_order(const struct select_options *options, struct error *error);
 
 /* One question: which token follows? */
 struct select_question {
@@ -37,16 +60,40 @@ void selector_free(struct selector *selector);
 /* Answers: *id is the token.  False where a logit is NaN or +infinity, or where every token that may be
  * selected has -infinity; the error names the position.
  *
- * The chain is temperature, top-k, top-p, min-p; what survives one is renormalised for the next, and
- * the draw takes one of those that survive all.  The draw is word 1 and 0 of Philox 4x32-10 (key: seed,
- * low word first; counter: position, draw stream, 0, 0) as the 53-bit number
- * u = ((word1 * 2^32 + word0) >> 11) / 2^53: the first candidate, in ascending order of ids, at which
- * the sum of the weights passes u times their total.  Words 2 and 3 are reserved. */
+ * At a temperature above 0 the steps of the order are taken, as far as they are on; each sees the candidates that the one
+ * before left, whose probabilities add up to 1 again:
+ *
+ *   temperature  logits are divided by it.  Dynamic: by low + (high - low) (H / log n)^exponent, H being the entropy of the n
+ *                candidates at temperature 1, low = max(0, temperature - range), high = temperature + range, and the
+ *                result at least 1e-6 (Weidmann and others, llama.cpp's "dynatemp")
+ *   top-n-sigma  logits of at least greatest - n sigma stay, sigma being their standard deviation (Tang et al., "Top-n-sigma:
+ *                not all logits are you need", arXiv:2411.07641)
+ *   top-k        the k greatest stay (Fan et al., "Hierarchical neural story generation", arXiv:1805.04833)
+ *   typical      the smallest set that reaches the probability stays, taken by how near -log p is to the entropy, of equally
+ *                near ones (in f32) the lower id first (Meister et al., "Locally typical sampling", arXiv:2202.00666)
+ *   top-p        the same, taken by their probabilities (Holtzman et al., "The curious case of neural text degeneration",
+ *                arXiv:1904.09751)
+ *   min-p        those stay that are at least p times as probable as the best (Nguyen et al., "Turning up the heat",
+ *                arXiv:2407.01082)
+ *   XTC          with its probability, where two or more are at least as probable as the threshold: of these only the least
+ *                probable stays, of equal ones the lower id (Weidmann, text-generation-webui pull request 6335)
+ *
+ * The random words of a question are Philox 4x32-10 (key: seed, low word first; counter: position, draw stream, 0, 0).  The
+ * draw uses words 1 and 0 as the 53-bit number u = ((word1 * 2^32 + word0) >> 11) / 2^53: the first candidate, in ascending
+ * order of ids, at which the sum of the weights passes u times their total.  XTC cuts where word2 / 2^32 is less than its
+ * probability.  Word 3 is reserved. */
 bool select_choose(struct selector *selector, const struct select_question *question, uint32_t *id,
                    struct error *error);
 
 /* The number u of a question. */
 double select_uniform(uint64_t seed, uint32_t draw_stream, uint32_t position);
+
+/* Of the answer that select_choose gave last: the natural logarithm of its probability among the candidates that survived
+ * (at temperature 0 there is one), and the ids and log-probabilities of the k most probable of these, in the order of
+ * select_top.  ids, values (k); returns how many there are.  A survivor's is (logit - greatest) / temperature less the
+ * logarithm of the sum of such exponentials, taken as in select_log_total; at temperature 1 it is that of
+ * select_log_total over the survivors. */
+size_t select_processed(const struct selector *selector, size_t k, uint32_t *ids, double *values, double *chosen);
 
 /* The chain in words, "temperature 0.8, top-k 40" or "greedy". */
 void select_describe(const struct select_options *options, char *text, size_t size);
@@ -93,6 +140,9 @@ bool stop_ends_in(const struct stop_matcher *matcher, uint32_t *state, const voi
  * sixteen sums the i = l (mod 16) in ascending order, then l += l+8, l+4, l+2, l+1.  Logits of -infinity count
  * nothing; -infinity where there are no others; NaN where one is NaN or +infinity. */
 double select_log_total(const float *logits, uint32_t n);
+/* The k most probable ids under logits, without those of -infinity, and their log-probabilities; of `id` that as well.
+ * ids, values (k); returns how many there are. */
+size_t select_raw(const float *logits, uint32_t n, uint32_t id, size_t k, uint32_t *ids, double *values, double *chosen);
 
 /* ---- biases (bias.c) ----------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@ static void show_positions(FILE *out, const struct record *record, const struct 
 {
     bool open = record->type == RECORD_TOKENS && sequence->appended && sequence->first == 0 &&
                 record->position == 0;
-    if (record->type == RECORD_LOGITS)
+    if (record->type == RECORD_LOGITS || record->type == RECORD_RAW)
         fprintf(out, ", after position %u", record->position);
     else if (open)
         fprintf(out, ", %u to be appended", record->count);
@@ -36,8 +36,11 @@ static void show_header(struct show *show, struct record_reader *reader, const s
     fprintf(out, "record %zu: %s", show->n_records, record_type_name(record->type));
     if (record->type != RECORD_MODEL)
         fprintf(out, ", sequence %u", record->sequence);
-    if (record->type == RECORD_TOKENS || record->type == RECORD_CACHE || record->type == RECORD_LOGITS)
-        show_positions(out, record, reader_sequence(reader, record->sequence));
+    if (record->type == RECORD_TOKENS || record->type == RECORD_CACHE || record->type == RECORD_LOGITS ||
+        record->type == RECORD_RAW)
+        show_positions(out, record, reader_sequence(reader, record->sequence)); /* RAW: may be NULL, and is not looked at */
+    else if (record->type == RECORD_LOGPROBS)
+        fprintf(out, ", position %u", record->position);
     else if (record->type == RECORD_END && record->position != RECORD_APPEND)
         fprintf(out, ", position %u", record->position);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
@@ -170,6 +173,47 @@ static void show_end(FILE *out, const struct record *record, const uint8_t *payl
     fputc('\n', out);
 }
 
+/* What the model's logits were before a filter changed them. */
+static void show_raw(struct show *show, const struct record *record, const uint8_t *payload, const struct vocab *vocab)
+{
+    if (record->count > 0 && record->raw_length == (uint64_t)record->count * sizeof(float))
+        show_logits(show, record, payload, vocab);
+    else
+        fprintf(show->out, "  the logits that follow were changed; those of the model were not kept\n");
+}
+
+static void show_logprob(FILE *out, uint32_t id, double value, const struct vocab *vocab)
+{
+    char *text = token_text(vocab, id, TEXT_COLUMNS - 2);
+    fprintf(out, "%8u  ", id);
+    if (text)
+        fprintf(out, "%s%*s", text, (int)(TEXT_COLUMNS + 2 - text_columns(text)), "");
+    fprintf(out, "%10.4f  %8.6f\n", value, exact_exp_f64(value < 0 ? value : 0));
+    free(text);
+}
+
+static void show_logprobs(struct show *show, struct record_reader *reader, const struct record *record, const uint8_t *payload,
+                          const struct vocab *vocab)
+{
+    struct logprobs l;
+    struct error error;
+    if (!logprobs_decode(&l, payload, (size_t)record->raw_length, &error))
+        reader_die(reader, error.status, "%s", error.text);
+    fprintf(show->out, "  %-16s", "raw");
+    if (l.has_raw)
+        show_logprob(show->out, l.id, l.raw, vocab);
+    else
+        fprintf(show->out, "none: a filter did not keep the model's logits\n");
+    fprintf(show->out, "  %-16s", "processed");
+    show_logprob(show->out, l.id, l.processed, vocab);
+    for (uint32_t i = 0; i < l.n_raw + l.n_processed; i++) {
+        double value;
+        uint32_t id = logprobs_entry(&l, i, &value);
+        fprintf(show->out, "  %-16s", i == l.n_raw ? "best, processed" : i == 0 ? "best, raw" : "");
+        show_logprob(show->out, id, value, vocab);
+    }
+}
+
 static void show_ancillary(struct show *show, const struct record *record, const uint8_t *payload)
 {
     char *text = text_escape(payload, (size_t)record->raw_length, show->everything ? 0 : 70);
@@ -205,6 +249,12 @@ void show_record(struct show *show, struct record_reader *reader, const struct r
         break;
     case RECORD_END:
         show_end(show->out, record, payload, vocab);
+        break;
+    case RECORD_RAW:
+        show_raw(show, record, payload, vocab);
+        break;
+    case RECORD_LOGPROBS:
+        show_logprobs(show, reader, record, payload, vocab);
         break;
     default:
         show_ancillary(show, record, payload);

@@ -42,6 +42,12 @@ static size_t decode(const uint8_t *bytes, size_t length, uint32_t *code)
     return *code < least[n] || *code > 0x10ffff || surrogate ? 0 : n;
 }
 
+size_t text_character(const uint8_t *bytes, size_t length)
+{
+    uint32_t code;
+    return length ? decode(bytes, length, &code) : 0;
+}
+
 /* Whether a character leaves a mark of its own and does nothing to its neighbours. */
 static bool is_plain(uint32_t code)
 {

@@ -37,6 +37,9 @@ size_t text_flow_take(struct text_flow *flow, const uint8_t **bytes);
  * not UTF-8 are complete. */
 size_t text_incomplete(const uint8_t *bytes, size_t length);
 
+/* Bytes of the character of UTF-8 that the text begins with; 0 where it begins with none. */
+size_t text_character(const uint8_t *bytes, size_t length);
+
 /* A printable form in new memory: whole characters of UTF-8 as they are, \n \t \r \\ \" so, every other
  * byte, control characters and such that change the direction of writing as \xHH.  From a form longer than
  * `limit` characters the end is cut off and "..." put in its place; 0: no limit. */
@@ -45,5 +48,23 @@ char *text_escape(const void *bytes, size_t length, size_t limit);
 bool text_unescape(const char *escaped, size_t size, char *bytes, size_t *length);
 /* Columns that such a form takes, one for each character. */
 size_t text_columns(const char *escaped);
+
+/* ---- JSON (json.c) ------------------------------------------------------------------------- */
+
+/* A JSON text in the making; to be zeroed at first. */
+struct json {
+    char *text; /* (length), terminated */
+    size_t length, capacity;
+};
+void json_free(struct json *json);
+/* Text as it is: names, punctuation. */
+void json_add(struct json *json, const char *text);
+/* A number, with the digits that give back its bits; null for what is not finite. */
+void json_number(struct json *json, double value);
+void json_integer(struct json *json, uint64_t value);
+/* Bytes as a string.  What is not UTF-8 becomes U+FFFD, a byte each, and false is returned. */
+bool json_string(struct json *json, const void *bytes, size_t length);
+/* Bytes as an array of numbers. */
+void json_bytes(struct json *json, const void *bytes, size_t length);
 
 #endif

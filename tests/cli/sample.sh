@@ -158,6 +158,39 @@ near "$(draws --temp 1 --min-p 1)" '1:2000'
 near "$(draws --temp 0.5)" '0:23 1:1463 2:366 3:91 4:23' # squares, over 22/64... renormalised
 near "$(draws --temp 0)" '1:2000'
 near "$(draws)" '1:2000'
+near "$(draws --temp 1 --typical 0.2)" '2:2000' # entropy 1.3 nats, -log p of 2: 1.386
+near "$(draws --temp 1 --typical 0.7)" '1:1333 2:667'
+near "$(draws --temp 1 --top-n-sigma 0.5)" '1:2000'
+near "$(draws --temp 1 --xtc-probability 1 --xtc-threshold 0.2)" '0:250 2:1000 3:500 4:250'
+near "$(draws --temp 1 --xtc-probability 1)" '0:500 3:1000 4:500'
+near "$(draws --temp 1 --xtc-probability 1 --xtc-threshold 0.51)" '0:125 1:1000 2:500 3:250 4:125'
+near "$(draws --temp 1 --xtc-probability 0.5 --xtc-threshold 0.2)" '0:187 1:500 2:750 3:375 4:188'
+# entropy 1.2996 of at most log 5 = 1.6094: temperature 0.5 + 0.8075
+near "$(draws --temp 1 --dynatemp-range 0.5)" '0:192 1:941 2:554 3:326 4:192'
+# 0.5 + 0.8075 ^ 4
+near "$(draws --temp 1 --dynatemp-range 0.5 --dynatemp-exp 4)" '0:104 1:1065 2:506 3:238 4:104'
+begin "the order of the steps: logits 3, 2, 1, top-p 0.8, temperature 0.5"
+stream ordered 'b"".join(logits([3, 2, 1], position=p) for p in range(500))'
+chosen() {
+    sample "$@" ordered >out 2>err || fail "sample $*: $(brief err)"
+    shown out | sed 's/.*ids=//' | sort -u | tr '\n' ' '
+}
+[ "$(chosen --temp 0.5 --top-p 0.8)" = '0 ' ] || fail "by default kept $(chosen --temp 0.5 --top-p 0.8)"
+[ "$(chosen --temp 0.5 --top-p 0.8 --order temperature,top-p)" = '0 ' ] || fail "temperature first"
+[ "$(chosen --temp 0.5 --top-p 0.8 --order top-p,temperature)" = '0 1 ' ] || fail "temperature last"
+[ "$(chosen --temp 0.5 --order temperature,top-n-sigma,top-k,typical,top-p,min-p,xtc)" = '0 1 2 ' ] || fail "all names"
+begin "--order is shown by -v, and refuses what it does not know"
+expect_status 0 sample -v --temp 0.5 --top-p 0.8 --min-p 0.1 --order min-p,top-p,temperature ordered
+grep -q '^sample: seed 0, min-p 0.1, top-p 0.8, temperature 0.5$' err || fail "said $(brief err)"
+expect_status 2 sample --order top-p,top-q ordered
+expect_error "^sample: --order: expected names of temperature,top-n-sigma,top-k,typical,top-p,min-p,xtc, found 'top-q'"
+expect_status 2 sample --order top-p,top-p ordered
+expect_error '^sample: --order: top-p comes twice'
+expect_status 2 sample --order top-p --min-p 0.1 ordered
+expect_error '^sample: --order: min-p is asked for, but the order leaves it out'
+begin "mirostat is refused, and the reason given"
+expect_status 2 sample --mirostat 2 ordered
+expect_error '^sample: --mirostat: not there: .* would not be a function of the stream'
 begin "one seed, one text; another seed, another text; in one process or in many"
 draws --temp 1 -s 7 >/dev/null
 cp out a
@@ -206,6 +239,45 @@ cp out b
 grep -q "^sample: seed $seed, temperature 0.8, top-k 40, top-p 0.95, min-p 0.05$" err || fail "said $(brief err)"
 expect_status 0 sample --temp 0.8 --top-k 40 --top-p 0.95 --min-p 0.05 -s "$seed" uniform
 expect_same out b
+
+# ---- log-probabilities ----
+
+begin "--logprobs: before each token its log-probability, raw and processed, and the best of both"
+stream asked 'logits([3, 2, 1], position=7)'
+expect_status 0 sample --logprobs 2 asked
+expect_records 'LOGPROBS sequence=0 position=8 id=0 raw=-0.407606 0:-0.407606,1:-1.407606 processed=0.000000 0:0.000000|TOKENS GENERATED sequence=0 position=8 ids=0'
+expect_status 0 sample --logprobs 5 --temp 0.5 --top-k 2 asked
+expect_records 'LOGPROBS sequence=0 position=8 id=0 raw=-0.407606 0:-0.407606,1:-1.407606,2:-2.407606 processed=-0.126928 0:-0.126928,1:-2.126928|TOKENS GENERATED sequence=0 position=8 ids=0'
+expect_status 0 sample --logprobs 0 --temp 1 asked
+expect_records 'LOGPROBS sequence=0 position=8 id=0 raw=-0.407606 - processed=-0.407606 -|TOKENS GENERATED sequence=0 position=8 ids=0'
+begin "--logprobs changes no choice"
+sample --temp 1 uniform >a
+sample --temp 1 --logprobs 3 uniform | shown /dev/stdin | grep -v LOGPROBS >b
+shown a >want
+expect_same b want
+begin "after a filter the raw ones are the model's, or absent"
+expect_status 0 sh -c "penalize --keep-raw --bias 0=-5 asked | penalize --keep-raw --bias 1=-1 | sample --logprobs 1"
+expect_records 'LOGPROBS sequence=0 position=8 id=1 raw=-1.407606 0:-0.407606 processed=0.000000 1:0.000000|TOKENS GENERATED sequence=0 position=8 ids=1'
+expect_status 0 sh -c "penalize --bias 0=-5 asked | penalize --keep-raw --bias 1=-1 | sample --logprobs 1"
+expect_records 'LOGPROBS sequence=0 position=8 id=1 raw=none - processed=0.000000 1:0.000000|TOKENS GENERATED sequence=0 position=8 ids=1'
+begin "RAW records that are of something else, or have another size"
+stream other 'raw([9, 2, 1], position=6)' 'raw([9, 2, 1], position=7, sequence=1)' 'logits([3, 2, 1], position=7)'
+expect_status 0 sample --logprobs 0 other
+expect_records 'LOGPROBS sequence=0 position=8 id=0 raw=-0.407606 - processed=0.000000 -|TOKENS GENERATED sequence=0 position=8 ids=0'
+stream other 'raw([9, 2], position=7)' 'logits([3, 2, 1], position=7)'
+expect_status 1 sample --logprobs 0 other
+expect_error '^sample: other: record 2 \(LOGITS\): 3 logits, but the RAW record before it has 2'
+stream other 'record(RAW, b"12345678", position=7, count=3)' 'logits([3, 2, 1], position=7)'
+expect_status 1 sample --logprobs 0 other
+expect_error '^sample: other: record 1 \(RAW\): count 3 needs 12 bytes of payload, found 8'
+expect_status 0 sample other
+begin "in the loop they reach the text's reader, and cost no pass"
+mkfifo back
+tokenize 'The capital of France is' | prefill >s0
+{ if cat s0; then cat back; else : <back; fi; } | decode-step --stream | tee passed | sample --logprobs 1 -n 2 | tee back >chosen
+[ "$(shown chosen | grep -c LOGPROBS)" = 2 ] || fail "chose $(shown chosen)"
+[ "$(shown passed | grep -c LOGITS)" = 2 ] || fail "passed $(shown passed | cut -c 1-70)"
+[ "$(shown passed | grep -c LOGPROBS)" = 2 ] || fail "passed $(shown passed | cut -c 1-70)"
 
 # ---- stop strings, with the texts of the small model ----
 

@@ -61,6 +61,14 @@ def raw(values, **header):
     return logits(values, kind=RAW, **header)
 
 
+def logprobs(token, raw, processed, raw_list=(), processed_list=(), position=0, **header):
+    """raw None: there is none."""
+    payload = struct.pack("<IIddII", token, raw is not None, raw or 0.0, processed, len(raw_list), len(processed_list))
+    for entry in (*raw_list, *processed_list):
+        payload += struct.pack("<Id", *entry)
+    return record(LOGPROBS, payload, position=position, **header)
+
+
 def fork(source, position, stream=0, sequence=0, **header):
     return record(FORK, struct.pack("<II", source, stream), sequence=sequence, position=position, **header)
 
@@ -68,6 +76,14 @@ def fork(source, position, stream=0, sequence=0, **header):
 def end(reason, position=0, token=NONE, trim=0, text=b"", **header):
     payload = struct.pack("<III", REASONS.index(reason), token, trim) + text
     return record(END, payload, position=position, **header)
+
+
+def logprobs_words(payload):
+    token, flags, raw, processed, n_raw, n_processed = struct.unpack_from("<IIddII", payload)
+    entries = [f"{i}:{x:.6f}" for i, x in struct.iter_unpack("<Id", payload[32:])]
+    assert len(entries) == n_raw + n_processed
+    return [f"id={token}", f"raw={raw:.6f}" if flags else "raw=none", ",".join(entries[:n_raw]) or "-",
+            f"processed={processed:.6f}", ",".join(entries[n_raw:]) or "-"]
 
 
 def show(data, numbers=False):
@@ -93,6 +109,8 @@ def show(data, numbers=False):
             words += ["ids=" + ",".join(map(str, struct.unpack(f"<{count}I", payload)))]
         elif kind in (CACHE, LOGITS, RAW):
             words += [f"count={count}"]
+        elif kind == LOGPROBS:
+            words += logprobs_words(payload)
         elif kind == END:
             reason, token, trim = struct.unpack_from("<III", payload)
             words += [REASONS[reason]] + ([] if token == NONE else [f"token={token}"])

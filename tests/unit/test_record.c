@@ -355,6 +355,35 @@ START_TEST(deflated_payloads_come_back)
 }
 END_TEST
 
+START_TEST(logprobs_come_back_and_bad_ones_are_refused)
+{
+    const uint32_t ids[] = {7, 8, 9};
+    const double values[] = {-0.5, -1e300, -0.25};
+    struct logprobs written = {.id = 7, .has_raw = true, .raw = -0.5, .processed = -0.25, .n_raw = 2, .n_processed = 1}, l;
+    struct error error;
+    size_t length;
+    double value;
+    uint8_t *bytes = logprobs_encode(&written, ids, values, &length);
+    ck_assert(logprobs_decode(&l, bytes, length, &error));
+    ck_assert(l.id == 7 && l.has_raw && l.raw == -0.5 && l.processed == -0.25 && l.n_raw == 2 && l.n_processed == 1);
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert(logprobs_entry(&l, i, &value) == ids[i] && value == values[i]);
+    for (size_t n = 0; n < length; n++)
+        ck_assert(!logprobs_decode(&l, bytes, n, &error));
+    const struct {
+        size_t at;
+        uint32_t value;
+    } damages[] = {{4, 2}, {4, 0}, {24, 3}, {24, UINT32_MAX}, {28, UINT32_MAX}};
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        uint32_t before = load_u32(bytes + damages[i].at);
+        store_u32(bytes + damages[i].at, damages[i].value);
+        ck_assert(!logprobs_decode(&l, bytes, length, &error));
+        store_u32(bytes + damages[i].at, before);
+    }
+    free(bytes);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("record");
@@ -371,6 +400,7 @@ int main(void)
     tcase_add_test(tests, forks_copy_and_cut);
     tcase_add_test(tests, ends_close_sequences);
     tcase_add_test(tests, deflated_payloads_come_back);
+    tcase_add_test(tests, logprobs_come_back_and_bad_ones_are_refused);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

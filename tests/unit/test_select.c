@@ -39,7 +39,7 @@ static uint32_t greedy(const float *logits, uint32_t n)
 {
     struct error error = {0};
     uint32_t id = UINT32_MAX;
-    ck_assert_msg(choose(&(struct select_options){.top_p = 1}, (struct select_question){.logits = logits, .n = n}, &id, &error), "%s",
+    ck_assert_msg(choose(&(struct select_options){.typical = 1, .top_p = 1}, (struct select_question){.logits = logits, .n = n}, &id, &error), "%s",
                   error.text);
     return id;
 }
@@ -68,7 +68,7 @@ START_TEST(some_ids_are_never_selected)
     struct error error;
     uint32_t id;
     for (int temperature = 0; temperature < 2; temperature++) {
-        struct select_options options = {.temperature = temperature * 1e-3, .top_p = 1};
+        struct select_options options = {.temperature = temperature * 1e-3, .typical = 1, .top_p = 1};
         struct select_question q = {.logits = logits, .n = 20};
         ck_assert(choose(&options, q, &id, &error) && id == 17);
         q.n_selectable = 17;
@@ -76,7 +76,7 @@ START_TEST(some_ids_are_never_selected)
         q.banned = banned, q.n_banned = 1;
         ck_assert(choose(&options, q, &id, &error) && id == 7);
         q.n_banned = 2;
-        ck_assert(choose(&(struct select_options){.top_p = 1}, q, &id, &error) && id == 0);
+        ck_assert(choose(&(struct select_options){.typical = 1, .top_p = 1}, q, &id, &error) && id == 0);
         q.n_selectable = 20;
         ck_assert(choose(&options, q, &id, &error) && id == 17);
     }
@@ -90,7 +90,7 @@ START_TEST(what_is_no_distribution_is_refused)
     uint32_t id;
     for (uint32_t at = 0; at < 50; at++)
         for (int temperature = 0; temperature < 2; temperature++) {
-            struct select_options options = {.temperature = temperature, .top_p = 1};
+            struct select_options options = {.temperature = temperature, .typical = 1, .top_p = 1};
             struct select_question q = {.logits = logits, .n = 50, .n_selectable = 40, .position = 123};
             for (uint32_t i = 0; i < 50; i++)
                 logits[i] = random_float(-5, 5);
@@ -114,21 +114,14 @@ END_TEST
 struct plain {
     uint32_t id;
     float logit, weight;
-    bool kept;
+    double score; /* what the step sorts by: the greatest first */
 };
 
-static int plain_by_logit(const void *left, const void *right)
+static int plain_by_score(const void *left, const void *right)
 {
     const struct plain *a = left, *b = right;
-    if (a->logit != b->logit)
-        return a->logit > b->logit ? -1 : 1;
-    return a->id < b->id ? -1 : 1;
-}
-static int plain_by_weight(const void *left, const void *right)
-{
-    const struct plain *a = left, *b = right;
-    if (a->weight != b->weight)
-        return a->weight > b->weight ? -1 : 1;
+    if (a->score != b->score)
+        return a->score > b->score ? -1 : 1;
     return a->id < b->id ? -1 : 1;
 }
 static int plain_by_id(const void *left, const void *right)
@@ -136,36 +129,121 @@ static int plain_by_id(const void *left, const void *right)
     return ((const struct plain *)left)->id < ((const struct plain *)right)->id ? -1 : 1;
 }
 
+/* Weights at a temperature; returns their total. */
+static double plain_softmax(struct plain *c, uint32_t n, double temperature, double *greatest)
+{
+    double total = 0;
+    *greatest = -INFINITY;
+    for (uint32_t i = 0; i < n; i++)
+        *greatest = fmax(*greatest, (double)c[i].logit);
+    for (uint32_t i = 0; i < n; i++) {
+        c[i].weight = exact_exp((float)(((double)c[i].logit - *greatest) / temperature));
+        total += (double)c[i].weight;
+    }
+    return total;
+}
+
+static double plain_entropy(const struct plain *c, uint32_t n, double total)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (c[i].weight > 0)
+            sum -= (double)c[i].weight / total * log((double)c[i].weight / total);
+    return sum;
+}
+
+/* The shortest beginning of c, sorted by its scores, that weighs as much as the target. */
+static uint32_t plain_reach(struct plain *c, uint32_t n, double target)
+{
+    double sum = 0;
+    qsort(c, n, sizeof *c, plain_by_score);
+    for (uint32_t i = 0; i < n; i++)
+        if ((sum += (double)c[i].weight) >= target)
+            return i + 1;
+    return n;
+}
+
+static uint32_t plain_keep(struct plain *c, uint32_t n, double least)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (c[i].score >= least)
+            c[kept++] = c[i];
+    return kept;
+}
+
+/* One step; returns how many are left.  *temperature is what logits are divided by. */
+static uint32_t plain_step(const struct select_options *o, enum select_step step, struct plain *c, uint32_t n, double *temperature,
+                           double xtc)
+{
+    double greatest, total = plain_softmax(c, n, *temperature, &greatest), sum = 0, mean = 0, least = 2;
+    uint32_t n_top = 0, kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        c[i].score = step == SELECT_TOP_K || step == SELECT_TOP_N_SIGMA ? (double)c[i].logit : (double)c[i].weight;
+    switch (step) {
+    case SELECT_TEMPERATURE:
+        *temperature = o->temperature;
+        if (o->dynatemp_range > 0 && n > 1) {
+            double low = fmax(0, o->temperature - o->dynatemp_range), high = o->temperature + o->dynatemp_range;
+            double share = fmax(0, plain_entropy(c, n, total) / log(n));
+            *temperature = fmax(1e-6, low + (high - low) * pow(share, o->dynatemp_exponent));
+        }
+        return n;
+    case SELECT_TOP_N_SIGMA:
+        for (uint32_t i = 0; i < n; i++)
+            mean += (double)c[i].logit / n;
+        for (uint32_t i = 0; i < n; i++)
+            sum += ((double)c[i].logit - mean) * ((double)c[i].logit - mean) / n;
+        return o->top_n_sigma > 0 ? plain_keep(c, n, greatest - o->top_n_sigma * sqrt(sum)) : n;
+    case SELECT_TOP_K:
+        qsort(c, n, sizeof *c, plain_by_score);
+        return o->top_k > 0 && o->top_k < n ? (uint32_t)o->top_k : n;
+    case SELECT_TYPICAL:
+        for (uint32_t i = 0; i < n; i++) /* rounded, since ties that are none on paper are broken by rounding */
+            c[i].score = -(double)(float)fabs(log(total) - ((double)c[i].logit - greatest) / *temperature - plain_entropy(c, n, total));
+        return o->typical < 1 ? plain_reach(c, n, o->typical * total) : n;
+    case SELECT_TOP_P:
+        return o->top_p < 1 ? plain_reach(c, n, o->top_p * total) : n;
+    case SELECT_MIN_P:
+        return plain_keep(c, n, o->min_p);
+    default:
+        if (!(xtc < o->xtc_probability) || o->xtc_threshold > 0.5)
+            return n;
+        for (uint32_t i = 0; i < n; i++)
+            if ((double)c[i].weight >= o->xtc_threshold * total) {
+                n_top++;
+                least = fmin(least, (double)c[i].weight);
+            }
+        qsort(c, n, sizeof *c, plain_by_id);
+        for (uint32_t i = 0; i < n; i++) {
+            bool top = (double)c[i].weight >= o->xtc_threshold * total;
+            if (n_top > 1 && top && !(least >= 0 && (double)c[i].weight == least))
+                continue;
+            if (n_top > 1 && top)
+                least = -1; /* the first of the least stays */
+            c[kept++] = c[i];
+        }
+        return kept;
+    }
+}
+
 /* Its sums are taken in another order and may differ in their last bits: random logits do not come that near to
  * a border. */
 static uint32_t plain_choose(const struct select_options *o, const float *logits, uint32_t n, uint32_t position)
 {
+    const uint32_t key[2] = {(uint32_t)o->seed, (uint32_t)(o->seed >> 32)}, counter[4] = {position, 0, 0, 0};
+    uint32_t word[4], left = 0;
     struct plain *c = allocate(n, sizeof *c);
-    float greatest = -INFINITY;
+    double temperature = 1, sum = 0, greatest;
+    philox4x32(key, counter, word);
     for (uint32_t i = 0; i < n; i++)
-        greatest = fmaxf(greatest, logits[i]);
-    for (uint32_t i = 0; i < n; i++)
-        c[i] = (struct plain){i, logits[i], exact_exp((float)(((double)logits[i] - (double)greatest) / o->temperature)), false};
-    uint32_t left = n;
-    qsort(c, n, sizeof *c, plain_by_logit);
-    if (o->top_k > 0 && o->top_k < n)
-        left = (uint32_t)o->top_k;
-    double total = 0, sum = 0;
-    for (uint32_t i = 0; i < left; i++)
-        total += (double)c[i].weight;
-    qsort(c, left, sizeof *c, plain_by_weight);
-    for (uint32_t i = 0; i < left && o->top_p < 1; i++) {
-        sum += (double)c[i].weight;
-        if (sum >= o->top_p * total)
-            left = i + 1;
+        if (logits[i] > -INFINITY)
+            c[left++] = (struct plain){.id = i, .logit = logits[i]};
+    for (size_t i = 0; i < (o->n_order ? o->n_order : SELECT_STEPS); i++) {
+        left = plain_step(o, o->n_order ? o->order[i] : (enum select_step)i, c, left, &temperature, word[2] * 0x1p-32);
+        qsort(c, left, sizeof *c, plain_by_id);
     }
-    while (o->min_p > 0 && (double)c[left - 1].weight < o->min_p)
-        left--;
-    qsort(c, left, sizeof *c, plain_by_id);
-    total = sum = 0;
-    for (uint32_t i = 0; i < left; i++)
-        total += (double)c[i].weight;
-    double target = select_uniform(o->seed, 0, position) * total;
+    double target = select_uniform(o->seed, 0, position) * plain_softmax(c, left, temperature, &greatest);
     uint32_t at = 0;
     while ((sum += (double)c[at].weight) <= target)
         at++;
@@ -174,18 +252,40 @@ static uint32_t plain_choose(const struct select_options *o, const float *logits
     return id;
 }
 
+static void shuffle_order(struct select_options *o)
+{
+    for (o->n_order = 0; o->n_order < SELECT_STEPS; o->n_order++)
+        o->order[o->n_order] = (enum select_step)o->n_order;
+    for (size_t i = SELECT_STEPS; i > 1; i--) {
+        size_t k = random_word() % i;
+        enum select_step step = o->order[k];
+        o->order[k] = o->order[i - 1];
+        o->order[i - 1] = step;
+    }
+}
+
 START_TEST(the_chain_equals_the_plain_one)
 {
     static float logits[3000];
-    for (uint32_t round = 0; round < 3000; round++) {
+    for (uint32_t round = 0; round < 6000; round++) {
         uint32_t n = 1 + random_word() % (round % 10 ? 40 : 3000), kind = random_word() % 3;
+        bool all = round % 2; /* ties make sums meet their targets, where their last bits count: without sums of logarithms */
         struct select_options options = {
             .temperature = (const double[]){1, 0.5, 2, 0.1}[random_word() % 4],
             .top_k = (const int64_t[]){0, -1, 1, 5, 20, 5000}[random_word() % 6],
             .top_p = (const double[]){1, 0.9, 0.5, 0, 0.999}[random_word() % 5],
             .min_p = (const double[]){0, 0.05, 1, 0.001}[random_word() % 4],
+            .typical = all ? (const double[]){1, 0.9, 0.3, 0, 1}[random_word() % 5] : 1,
+            .top_n_sigma = all ? (const double[]){-1, 0, 1, 2.3}[random_word() % 4] : 0,
+            .xtc_probability = all ? (const double[]){0, 1, 0.5}[random_word() % 3] : 0,
+            .xtc_threshold = (const double[]){0.1, 0.03, 0.4, 0.6}[random_word() % 4],
+            .dynatemp_range = all ? (const double[]){0, 0, 0.4, 3}[random_word() % 4] : 0,
+            .dynatemp_exponent = (const double[]){1, 0.5, 2}[random_word() % 3],
             .seed = round,
         };
+        kind = all ? 0 : kind;
+        if (round % 4 >= 2)
+            shuffle_order(&options);
         for (uint32_t i = 0; i < n; i++) /* distinct, or with many ties, or with impossible ones */
             logits[i] = kind == 0   ? random_float(-10, 10)
                         : kind == 1 ? (float)(random_word() % 5)
@@ -194,10 +294,42 @@ START_TEST(the_chain_equals_the_plain_one)
         struct error error = {0};
         uint32_t id = UINT32_MAX, expected = plain_choose(&options, logits, n, round);
         struct select_question q = {.logits = logits, .n = n, .position = round};
+        char words[400];
+        select_describe(&options, words, sizeof words);
         ck_assert_msg(choose(&options, q, &id, &error), "%s", error.text);
-        ck_assert_msg(id == expected, "round %u: n %u, kind %u, temperature %g, top-k %d, top-p %g, min-p %g: %u, expected %u", round, n,
-                      kind, options.temperature, (int)options.top_k, options.top_p, options.min_p, id, expected);
+        ck_assert_msg(id == expected, "round %u: n %u, kind %u, %s: %u, expected %u", round, n, kind, words, id, expected);
     }
+}
+END_TEST
+
+/* The manual's worked numbers: logits 3, 2, 1, top-p 0.8, temperature 0.5. */
+START_TEST(the_order_matters)
+{
+    const float logits[] = {3, 2, 1};
+    struct select_options o = {.typical = 1, .top_p = 0.8, .temperature = 0.5};
+    struct select_question q = {.logits = logits, .n = 3, .n_selectable = 3};
+    struct error error;
+    for (int last = 0; last < 2; last++) {
+        bool seen[3] = {0};
+        ck_assert(select_parse_order(last ? "top-p,temperature" : "temperature,top-p", &o, &error));
+        struct selector *s = selector_new(&o);
+        for (q.position = 0; q.position < 200; q.position++) {
+            uint32_t id;
+            ck_assert(select_choose(s, &q, &id, &error));
+            seen[id] = true;
+        }
+        selector_free(s);
+        ck_assert(seen[0] && seen[1] == last && !seen[2]);
+    }
+    ck_assert(!select_parse_order("top-p,temp", &o, &error) && strstr(error.text, "found 'temp'"));
+    ck_assert(!select_parse_order("", &o, &error) && !select_parse_order("top-p,", &o, &error) && !select_parse_order("top-pp", &o, &error));
+    ck_assert(!select_parse_order("top-p,xtc,top-p", &o, &error) && strstr(error.text, "top-p comes twice"));
+    ck_assert(select_parse_order("min-p", &o, &error));
+    ck_assert(!select_check_order(&o, &error) && strstr(error.text, "temperature is asked for, but the order leaves it out"));
+    o.temperature = 1;
+    ck_assert(!select_check_order(&o, &error) && strstr(error.text, "top-p"));
+    o.top_p = 1;
+    ck_assert(select_check_order(&o, &error));
 }
 END_TEST
 
@@ -217,14 +349,137 @@ static void count_draws(const struct select_options *options, const float *logit
     selector_free(selector);
 }
 
+/* Pearson's statistic of counted draws; -1 where something was drawn that cannot be. */
+static double chi_square(const uint32_t *counts, const double *expected, uint32_t n, uint32_t draws, uint32_t *degrees)
+{
+    double sum = 0;
+    *degrees = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (expected[i] == 0 && counts[i])
+            return -1;
+        if (expected[i] > 0) {
+            sum += (counts[i] - draws * expected[i]) * (counts[i] - draws * expected[i]) / (draws * expected[i]);
+            ++*degrees;
+        }
+    }
+    --*degrees;
+    return sum;
+}
+
+/* Logits are logarithms of 0.30 0.25 0.20 0.15 0.08 0.02; what each setting leaves is worked out by hand. */
 START_TEST(draws_follow_the_probabilities)
 {
-    const float logits[4] = {0, 1, 2, -INFINITY};
-    uint32_t counts[4];
-    const double e = exp(1), total = 1 + e + e * e, expected[4] = {1 / total, e / total, e * e / total, 0};
-    count_draws(&(struct select_options){.temperature = 1, .top_p = 1, .seed = 5}, logits, 4, 100000, counts);
-    for (int i = 0; i < 4; i++) /* within five standard deviations */
-        ck_assert(fabs(counts[i] - 1e5 * expected[i]) <= 5 * sqrt(1e5 * expected[i] * (1 - expected[i])));
+    enum { N = 7, DRAWS = 10000 };
+    static const double p[N] = {0.30, 0.25, 0.20, 0.15, 0.08, 0.02, 0};
+    static const struct {
+        struct select_options options;
+        double expected[N]; /* up to a factor */
+    } cases[] = {
+        {{.temperature = 1, .typical = 1, .top_p = 1}, {30, 25, 20, 15, 8, 2}},
+        {{.temperature = 0.5, .typical = 1, .top_p = 1}, {900, 625, 400, 225, 64, 4}},
+        {{.temperature = 1, .typical = 1, .top_p = 1, .top_k = 3}, {30, 25, 20}},
+        {{.temperature = 1, .typical = 1, .top_p = 0.6}, {30, 25, 20}},
+        {{.temperature = 1, .typical = 1, .top_p = 1, .min_p = 0.26}, {30, 25, 20, 15, 8}},
+        {{.temperature = 0.5, .typical = 1, .top_p = 1, .min_p = 0.26}, {900, 625, 400}}, /* 225 / 900 is less */
+        {{.temperature = 1, .typical = 1, .top_p = 0.6, .top_k = 4}, {30, 25}}, /* of 0.9, 0.54 are reached by two */
+        /* -log p: 1.204 1.386 1.609 1.897 2.526 3.912; entropy 1.5945: nearest is 2, then 1 (0.208), 3 (0.303), 0 (0.391) */
+        {{.temperature = 1, .typical = 0.44, .top_p = 1}, {0, 25, 20}},
+        {{.temperature = 1, .typical = 0.55, .top_p = 1}, {0, 25, 20, 15}},
+        /* logits -1.204 ... -3.912: mean -2.089, standard deviation 0.918 */
+        {{.temperature = 1, .typical = 1, .top_p = 1, .top_n_sigma = 0.5}, {30, 25, 20}},
+        {{.temperature = 2, .typical = 1, .top_p = 1, .top_n_sigma = 0.5}, {5.4772, 5, 4.4721}},
+        {{.temperature = 1, .typical = 1, .top_p = 1, .xtc_probability = 1, .xtc_threshold = 0.18}, {0, 0, 20, 15, 8, 2}},
+        {{.temperature = 1, .typical = 1, .top_p = 1, .xtc_probability = 0.5, .xtc_threshold = 0.18}, /* half of each */
+         {15, 12.5, 10 + 10 / 0.45, 7.5 + 7.5 / 0.45, 4 + 4 / 0.45, 1 + 1 / 0.45}},
+        {{.temperature = 1, .typical = 1, .top_p = 1, .xtc_probability = 1, .xtc_threshold = 0.3}, {30, 25, 20, 15, 8, 2}}, /* one alone */
+        /* H / log 6 = 0.8899, of six candidates: temperature 0.5 + 1 * 0.8899 */
+        {{.temperature = 1, .typical = 1, .top_p = 1, .dynatemp_range = 0.5, .dynatemp_exponent = 1},
+         {0.42054, 0.36884, 0.31413, 0.25540, 0.16248, 0.05993}},
+    };
+    float logits[N];
+    uint32_t counts[N], degrees;
+    for (int i = 0; i < N; i++)
+        logits[i] = p[i] > 0 ? (float)log(p[i]) : -INFINITY;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        for (uint64_t seed = 0; seed < 3; seed++) {
+            struct select_options options = cases[k].options;
+            double total = 0, expected[N];
+            options.seed = seed << 33 | seed;
+            for (int i = 0; i < N; i++)
+                total += cases[k].expected[i];
+            for (int i = 0; i < N; i++)
+                expected[i] = cases[k].expected[i] / total;
+            count_draws(&options, logits, N, DRAWS, counts);
+            double found = chi_square(counts, expected, N, DRAWS, &degrees);
+            /* Beyond this for one of a hundred thousand right generators. */
+            static const double limit[] = {0, 19.5, 23.0, 25.9, 28.5, 30.9};
+            ck_assert_msg(found >= 0 && found <= limit[degrees], "case %zu, seed %d: chi-square %g with %u degrees: %u %u %u %u %u %u %u", k,
+                          (int)seed, found, degrees, counts[0], counts[1], counts[2], counts[3], counts[4], counts[5], counts[6]);
+        }
+}
+END_TEST
+
+START_TEST(xtc_has_a_word_of_its_own)
+{
+    const float logits[] = {0, 0};
+    struct select_options o = {.temperature = 1, .typical = 1, .top_p = 1, .xtc_probability = 0.3, .xtc_threshold = 0.1, .seed = 9};
+    struct selector *s = selector_new(&o);
+    struct error error;
+    for (uint32_t position = 0; position < 1000; position++) {
+        const uint32_t key[2] = {9, 0}, counter[4] = {position, 4, 0, 0};
+        uint32_t word[4], id;
+        philox4x32(key, counter, word);
+        struct select_question q = {.logits = logits, .n = 2, .n_selectable = 2, .position = position, .draw_stream = 4};
+        ck_assert(select_choose(s, &q, &id, &error));
+        bool cut = word[2] < 0.3 * 0x1p32;
+        ck_assert_uint_eq(id, cut || select_uniform(9, 4, position) < 0.5 ? 0 : 1);
+    }
+    selector_free(s);
+}
+END_TEST
+
+/* Both lists against the plainest softmax. */
+START_TEST(log_probabilities_are_those_of_the_choice)
+{
+    for (uint32_t round = 0; round < 500; round++) {
+        enum { N = 50, K = 5 };
+        float logits[N];
+        uint32_t ids[N], id;
+        double values[N], chosen, sum = 0;
+        struct error error;
+        struct select_options o = {.temperature = (const double[]){0, 1, 0.7}[round % 3], .typical = 1, .top_p = round % 2 ? 1 : 0.8, .seed = round};
+        for (uint32_t i = 0; i < N; i++)
+            logits[i] = random_word() % 10 ? random_float(-5, 5) : -INFINITY;
+        struct selector *s = selector_new(&o);
+        ck_assert(select_choose(s, &(struct select_question){.logits = logits, .n = N, .n_selectable = N}, &id, &error));
+
+        double total = 0;
+        for (uint32_t i = 0; i < N; i++)
+            total += exp((double)logits[i]);
+        ck_assert_uint_eq(select_raw(logits, N, id, K, ids, values, &chosen), K);
+        ck_assert(fabs(chosen - ((double)logits[id] - log(total))) < 1e-12);
+        for (uint32_t i = 0; i < K; i++) {
+            ck_assert(values[i] == (double)logits[ids[i]] - select_log_total(logits, N));
+            ck_assert(i == 0 || values[i] <= values[i - 1]);
+        }
+        size_t n = select_processed(s, N, ids, values, &chosen);
+        ck_assert(o.temperature > 0 ? n > 1 : n == 1 && ids[0] == id && chosen == 0 && values[0] == 0);
+        bool found = false;
+        for (size_t i = 0; i < n; i++) {
+            sum += exp(values[i]);
+            found |= ids[i] == id && values[i] == chosen;
+            double ratio = o.temperature > 0 ? ((double)logits[ids[i]] - (double)logits[ids[0]]) / o.temperature : 0;
+            ck_assert(fabs(values[i] - values[0] - ratio) < 1e-12);
+        }
+        ck_assert(found && fabs(sum - 1) < 1e-12);
+        if (o.temperature == 1 && o.top_p == 1) /* nothing was done */
+            ck_assert(fabs(chosen - ((double)logits[id] - select_log_total(logits, N))) < 1e-14);
+        selector_free(s);
+    }
+    uint32_t ids[4];
+    double values[4], chosen;
+    ck_assert_uint_eq(select_raw((const float[]){0, -INFINITY, 0, -INFINITY}, 4, 0, 4, ids, values, &chosen), 2);
+    ck_assert(chosen == -exact_log(2));
 }
 END_TEST
 
@@ -232,29 +487,29 @@ START_TEST(filters_keep_what_they_should)
 {
     const float ties[6] = {1, 2, 2, 2, 2, 1};
     uint32_t counts[6];
-    count_draws(&(struct select_options){.temperature = 1, .top_k = 3, .top_p = 1}, ties, 6, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .top_k = 3, .typical = 1, .top_p = 1}, ties, 6, 1000, counts);
     ck_assert(!counts[0] && counts[1] && counts[2] && counts[3] && !counts[4] && !counts[5]);
-    count_draws(&(struct select_options){.temperature = 100, .top_k = 5, .top_p = 1}, ties, 6, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 100, .top_k = 5, .typical = 1, .top_p = 1}, ties, 6, 1000, counts);
     ck_assert(counts[0] && counts[1] && counts[4] && !counts[5]);
 
     /* Four equal ones: the half is reached by two of them, and by no less. */
     const float equal[4] = {7, 7, 7, 7};
-    count_draws(&(struct select_options){.temperature = 1, .top_p = 0.5}, equal, 4, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 0.5}, equal, 4, 1000, counts);
     ck_assert(counts[0] && counts[1] && !counts[2] && !counts[3]);
-    count_draws(&(struct select_options){.temperature = 1, .top_p = 0.50001}, equal, 4, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 0.50001}, equal, 4, 1000, counts);
     ck_assert(counts[0] && counts[1] && counts[2] && !counts[3]);
-    count_draws(&(struct select_options){.temperature = 1, .top_p = 0}, equal, 4, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 0}, equal, 4, 1000, counts);
     ck_assert(counts[0] == 1000);
 
     /* Probabilities 2/3 and 1/3: renormalised for top-p after top-k. */
     const float halves[3] = {0, -0x1.62e43p-1f, -0x1.62e43p-1f};
-    count_draws(&(struct select_options){.temperature = 1, .top_k = 2, .top_p = 0.6}, halves, 3, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .top_k = 2, .typical = 1, .top_p = 0.6}, halves, 3, 1000, counts);
     ck_assert(counts[0] == 1000);
-    count_draws(&(struct select_options){.temperature = 1, .top_p = 0.6}, halves, 3, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 0.6}, halves, 3, 1000, counts);
     ck_assert(counts[0] && counts[1] && !counts[2]);
-    count_draws(&(struct select_options){.temperature = 1, .top_p = 1, .min_p = 0.51}, halves, 3, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 1, .min_p = 0.51}, halves, 3, 1000, counts);
     ck_assert(counts[0] == 1000);
-    count_draws(&(struct select_options){.temperature = 1, .top_p = 1, .min_p = 0.49}, halves, 3, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 1, .min_p = 0.49}, halves, 3, 1000, counts);
     ck_assert(counts[0] && counts[1] && counts[2]);
 }
 END_TEST
@@ -263,9 +518,9 @@ START_TEST(extreme_temperatures_do_no_harm)
 {
     const float logits[3] = {3e38f, -3e38f, 2.9e38f};
     uint32_t counts[3];
-    count_draws(&(struct select_options){.temperature = 1e-320, .top_p = 1}, logits, 3, 100, counts);
+    count_draws(&(struct select_options){.temperature = 1e-320, .typical = 1, .top_p = 1}, logits, 3, 100, counts);
     ck_assert_uint_eq(counts[0], 100);
-    count_draws(&(struct select_options){.temperature = 1e6, .top_p = 0.9}, (const float[]){1, 2, 3}, 3, 100, counts);
+    count_draws(&(struct select_options){.temperature = 1e6, .typical = 1, .top_p = 0.9}, (const float[]){1, 2, 3}, 3, 100, counts);
     ck_assert(counts[0] < 100 && counts[1] < 100 && counts[2] < 100);
 }
 END_TEST
@@ -366,10 +621,15 @@ END_TEST
 START_TEST(the_chain_is_described)
 {
     char text[160];
-    select_describe(&(struct select_options){.top_p = 1}, text, sizeof text);
+    select_describe(&(struct select_options){.typical = 1, .top_p = 1}, text, sizeof text);
     ck_assert_str_eq(text, "greedy");
-    select_describe(&(struct select_options){.temperature = 0.8, .top_k = 40, .top_p = 0.95, .min_p = 0.05}, text, sizeof text);
+    select_describe(&(struct select_options){.temperature = 0.8, .top_k = 40, .typical = 1, .top_p = 0.95, .min_p = 0.05}, text, sizeof text);
     ck_assert_str_eq(text, "temperature 0.8, top-k 40, top-p 0.95, min-p 0.05");
+    struct select_options o = {.temperature = 0.8, .typical = 0.9, .top_p = 1, .top_n_sigma = 1.5, .xtc_probability = 0.5, .xtc_threshold = 0.1,
+                               .dynatemp_range = 0.5, .dynatemp_exponent = 1};
+    ck_assert(select_parse_order("xtc,typical,temperature,top-k,top-n-sigma", &o, &(struct error){0}));
+    select_describe(&o, text, sizeof text);
+    ck_assert_str_eq(text, "xtc 0.5 from 0.1, typical 0.9, temperature 0.3 to 1.3 by entropy^1, top-n-sigma 1.5");
 }
 END_TEST
 
@@ -489,6 +749,9 @@ int main(void)
     tcase_add_test(tests, some_ids_are_never_selected);
     tcase_add_test(tests, what_is_no_distribution_is_refused);
     tcase_add_test(tests, the_chain_equals_the_plain_one);
+    tcase_add_test(tests, the_order_matters);
+    tcase_add_test(tests, xtc_has_a_word_of_its_own);
+    tcase_add_test(tests, log_probabilities_are_those_of_the_choice);
     tcase_add_test(tests, draws_follow_the_probabilities);
     tcase_add_test(tests, filters_keep_what_they_should);
     tcase_add_test(tests, extreme_temperatures_do_no_harm);
