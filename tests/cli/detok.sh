@@ -198,6 +198,62 @@ expect_status 1 detok open
 expect_error '^detok: open: cut off: the input ended while sequence 0 was open'
 expect_bytes 'One'
 
+# ---- --json ----
+
+# json CODE: runs Python on the list `o` of the objects in ./out; false ends with the assertion's text.
+json() {
+    python3 -S - "$1" <<'END' 2>trouble || fail "$(tail -1 trouble): $(brief out)"
+import json, sys
+o = [json.loads(line) for line in open("out", "rb")]
+def exact(x):
+    return bytes(x["bytes"]) if "bytes" in x else x["text"].encode()
+exec(sys.argv[1])
+END
+}
+begin "--json: an object for each token, and for the end of the text"
+stream ended "tokens($one)" "tokens($two, position=1, flags=GENERATED)" "tokens($three, position=2, flags=GENERATED | HELD)" 'end("stop", position=3, trim=4, text=b"re")'
+expect_status 0 detok --json ended
+json 'assert [x.get("text") for x in o] == ["One", " two", " three", "One two t"]'
+json 'assert [x["position"] for x in o[:3]] == [0, 1, 2] and [x["generated"] for x in o[:3]] == [False, True, True]'
+json 'assert "held" not in o[1] and o[2]["held"] is True and o[3]["end"] == "stop" and o[3]["matched"] == "re"'
+expect_status 0 detok ended
+expect_bytes 'One two t'
+begin "--json: a text that does not end, several sequences, FORK, dropped"
+stream two "tokens($one)" "tokens($two, sequence=7)" 'fork(0, 1, sequence=2)' "tokens($four, position=1, sequence=2)" 'end("dropped")' 'end("eos", token=5, sequence=7)'
+expect_status 0 detok --json two
+json 'assert o[2] == {"sequence": 2, "fork": 0, "position": 1}'
+json 'assert o[4] == {"sequence": 0, "end": "dropped"} and o[5] == {"sequence": 7, "end": "eos", "id": 5, "text": " two"}'
+json 'assert o[6] == {"sequence": 2, "end": None, "text": "One four"}'
+expect_status 0 detok --json --sequence 7 two
+json 'assert len(o) == 2 and o[1]["text"] == " two"'
+begin "--json: every byte survives, though it is not UTF-8 and tokens cut characters"
+python3 -S -c 'import os; open("noise", "wb").write(bytes(range(256)) + "ä€😀\u2028".encode() + b"\xf0\x9f\n\"\\")'
+tokenize -f noise >noise.tokens
+expect_status 0 detok --json noise.tokens
+json 'assert b"".join(exact(x) for x in o[:-1]) == open("noise", "rb").read() == exact(o[-1])'
+json 'assert any("bytes" in x for x in o[:-1]) and "bytes" in o[-1] and "\ufffd" in o[-1]["text"]'
+printf 'a\0b' | tokenize - | detok --json >out
+json 'assert o[-1]["text"] == "a\0b" and "bytes" not in o[-1]'
+begin "--json: log-probabilities are exact, raw ones absent where a filter ran"
+stream told "tokens($one)" 'logprobs(5, -0.1, -1/3, [(5, -0.1), (6, -2.5)], [(5, -1/3)], position=1)' 'tokens([5], position=1, flags=GENERATED)' \
+    'logprobs(6, None, 0, (), [(6, 0)], position=2)' 'tokens([6], position=2, flags=GENERATED)' 'logprobs(7, -1, -1, position=9)' 'tokens([8], position=3)'
+expect_status 0 detok --json told
+json 'assert o[1]["raw_logprob"] == -0.1 and o[1]["processed_logprob"] == -1/3'
+json 'assert [(x["id"], x["logprob"]) for x in o[1]["raw_top"]] == [(5, -0.1), (6, -2.5)] and [x["id"] for x in o[1]["processed_top"]] == [5]'
+json 'assert "raw_logprob" not in o[2] and "raw_top" not in o[2] and o[2]["processed_logprob"] == 0'
+json 'assert "processed_logprob" not in o[0] and "processed_logprob" not in o[3]'
+expect_status 0 detok told
+begin "--json: each object is written when its token has come"
+mkfifo late
+{ cat told; sleep 5; } >late &
+timeout 3 detok --json late | timeout 2 head -2 >out
+wait
+json 'assert len(o) == 2'
+begin "--json: damaged log-probabilities"
+stream bad "tokens($one)" 'record(LOGPROBS, bytes(31))'
+expect_status 1 detok --json bad
+expect_error '^detok: bad: record 2 \(LOGPROBS\): LOGPROBS of 31 bytes, expected at least 32'
+
 if [ -r "$stories" ]; then
     begin "the prefix space goes where a text begins, and only there"
     export UNROLL_MODEL="$stories"
@@ -216,6 +272,9 @@ if [ -r "$stories" ]; then
     expect_bytes 'upon a'
     expect_status 0 detok --special text
     expect_bytes '<s>Once upon'
+    begin "--json: the prefix space goes, too"
+    expect_status 0 detok --json text
+    json 'assert o[-1]["text"] == "Once upon" and o[1]["text"] == "Once"'
     begin "-m names the model"
     unset UNROLL_MODEL
     expect_status 0 detok -m "$stories" text

@@ -75,6 +75,22 @@ expect_match '^  no distribution: 1 NaN, 1 \+infinity, 1 -infinity$'
 expect_match '^  no distribution: 0 NaN, 0 \+infinity, 3 -infinity$'
 expect_match '^  1 of 2 tokens are impossible'
 expect_match '^ +0 +1.0000  1.000000  #{40}$'
+begin "RAW and LOGPROBS"
+stream told 'raw([3, 2, 1], position=4)' 'logits([3, 7, 1], position=4)' 'logprobs(1, -0.5, -0.25, [(0, -0.4), (1, -0.5)], [(1, -0.25)], position=5)' \
+    'raw([], position=4)' 'logprobs(1, None, 0)' 'record(RAW, b"123", count=9)'
+expect_status 0 peek told
+expect_match '^record 1: RAW, sequence 0, after position 4, 12 bytes$'
+expect_match '^ +0 +3.0000  0.665241'
+expect_match '^record 3: LOGPROBS, sequence 0, position 5, 68 bytes$'
+expect_match '^  raw +1 +-0.5000  0.606531$'
+expect_match '^  processed +1 +-0.2500  0.778801$'
+expect_match '^  best, raw +0 +-0.4000  0.670320$'
+expect_match '^  best, processed +1 +-0.2500  0.778801$'
+expect_match '^  the logits that follow were changed; those of the model were not kept$'
+expect_match '^  raw +none: a filter did not keep'
+stream bad 'record(LOGPROBS, bytes(33))'
+expect_status 1 peek bad
+expect_error '^peek: bad: record 1 \(LOGPROBS\): LOGPROBS of 33 bytes, expected 32 for 0 and 0 entries'
 begin "long lists are shortened, with -v they are not"
 stream long 'tokens(list(range(1000, 1100)))'
 expect_status 0 peek long

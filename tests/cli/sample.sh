@@ -279,6 +279,23 @@ tokenize 'The capital of France is' | prefill >s0
 [ "$(shown passed | grep -c LOGITS)" = 2 ] || fail "passed $(shown passed | cut -c 1-70)"
 [ "$(shown passed | grep -c LOGPROBS)" = 2 ] || fail "passed $(shown passed | cut -c 1-70)"
 
+begin "generate --json --logprobs: the numbers of the steps by hand, with the model's own where filters run"
+expect_status 2 generate --logprobs 2 x
+expect_error '^generate: --logprobs goes with --json'
+options='--temp 0.9 -s 3 --logprobs 2'
+generate --json $options -n 3 'The capital of France is' | head -3 >looped
+cp s0 state
+: >answers
+for i in 1 2 3; do
+    sample $options state >answer
+    cat answer >>answers
+    decode-step state answer >next && mv next state
+done
+detok --json answers | head -3 >by_hand
+expect_same looped by_hand
+generate --json --logprobs 1 --ban ' Paris' -n 1 'The capital of France is' >out
+expect_match '"raw_logprob":-9\.[0-9]+,"raw_top":\[\{"id":1494,"text":" Paris"'
+
 # ---- stop strings, with the texts of the small model ----
 
 # ids TEXT: as a Python list.

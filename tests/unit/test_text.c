@@ -122,6 +122,38 @@ START_TEST(any_bytes_have_a_printable_form)
 }
 END_TEST
 
+START_TEST(json_strings_hold_any_text)
+{
+    static const struct {
+        const char *bytes;
+        size_t length;
+        const char *wanted;
+        bool exact;
+    } cases[] = {
+        {"", 0, "\"\"", true},
+        {"a\n\t\r\b\f\\\"\0\x1f\x7f", 11, "\"a\\n\\t\\r\\b\\f\\\\\\\"\\u0000\\u001f\\u007f\"", true},
+        {"\xc3\xa4\xf0\x9f\x98\x80", 6, "\"\xc3\xa4\xf0\x9f\x98\x80\"", true},
+        {"\xc3(\xff", 3, "\"\xef\xbf\xbd(\xef\xbf\xbd\"", false},
+        {"\xed\xa0\x80", 3, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct json json = {0};
+        ck_assert_int_eq(json_string(&json, cases[i].bytes, cases[i].length), cases[i].exact);
+        ck_assert_str_eq(json.text, cases[i].wanted);
+        json_free(&json);
+    }
+    struct json json = {0};
+    json_number(&json, 0.1);
+    json_add(&json, " ");
+    json_number(&json, -1.0 / 0.0);
+    json_bytes(&json, "\xff\0", 2);
+    json_bytes(&json, "", 0);
+    json_integer(&json, UINT32_MAX);
+    ck_assert_str_eq(json.text, "0.10000000000000001 null[255,0][]4294967295");
+    json_free(&json);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("text");
@@ -132,6 +164,7 @@ int main(void)
     tcase_add_test(tests, a_flow_is_cut_back);
     tcase_add_test(tests, incomplete_characters_are_found);
     tcase_add_test(tests, any_bytes_have_a_printable_form);
+    tcase_add_test(tests, json_strings_hold_any_text);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
