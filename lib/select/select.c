@@ -217,8 +217,7 @@ static void keep_count(struct selector *s, size_t k)
 static void add_candidate(struct selector *s, uint32_t id, float logit)
 {
     s->id[s->n] = id;
-    s->logit[s->n] = logit;
-    s->weight[s->n++] = 0;
+    s->logit[s->n++] = logit;
 }
 
 static float least_logit(const struct selector *s)

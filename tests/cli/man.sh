@@ -134,11 +134,18 @@ check_filter() {
     for input in state plain extra; do
         $2 1 0 <$input >passed 2>err || fail "status $? with $input: $(brief err)"
         shown $input | grep -v '^CACHE' >want
-        shown passed >got
+        shown passed | grep -v '^RAW' >got
         cmp -s want got || fail "of $input passed on '$(brief got)', expected '$(brief want)'"
     done
     $2 1 0 <plain | $2 1 0 >passed
     $2 1 0 <state | cmp -s - passed || fail "deflated logits and plain ones come out different"
+    begin "$1: marks logits that are not the model's, once"
+    shown passed | sed -n 's/^\(RAW\|LOGITS\).*\(position=[0-9]*\) count=\(0\|2048\)$/\1 \2/p' >got
+    for at in 0 1 2 3 4; do
+        printf 'RAW position=%s\nLOGITS position=%s\n' $at $at
+    done >want
+    cmp -s want got || fail "marked '$(brief got)'"
+    sample --logprobs 0 passed | shown /dev/stdin | grep -q 'raw=none' || fail "sample takes them for the model's"
     begin "$1: refuses damage"
     size=$(wc -c <plain)
     for at in 0 4 5 6 9 50 62 64 150 170 191 $((size - 1)); do
