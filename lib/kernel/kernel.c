@@ -115,8 +115,14 @@ struct multiplication {
     const struct kernel *kernel;
     const struct product *products;
     size_t n_products;
-    const struct activations *x;
+    struct activations *const *x; /* (n_products), or one for all */
+    bool same;
 };
+
+static struct activations *x_of(const struct multiplication *m, size_t product)
+{
+    return m->x[m->same ? 0 : product];
+}
 
 static size_t groups_of(const struct product *product)
 {
@@ -150,29 +156,45 @@ static void work_multiply(void *context, int thread, size_t begin, size_t end)
         if (from < to) {
             uint32_t first = (uint32_t)(from - group) * 16;
             uint32_t stop = to == next ? w->rows : (uint32_t)(to - group) * 16;
-            multiply_for(m->kernel, w->type)(w, m->x, product->y, product->stride, first, stop);
+            multiply_for(m->kernel, w->type)(w, x_of(m, i), product->y, product->stride, first, stop);
         }
         group = next;
     }
 }
 
-void kernel_multiply(const struct kernel *kernel, struct threads *threads,
-                     const struct product *products, size_t n_products, struct activations *x)
+static void run_multiplication(struct multiplication *m, struct threads *threads)
 {
     size_t groups = 0;
+    uint64_t rows = 0; /* of all groups */
     double work = 0;
-    for (size_t i = 0; i < n_products; i++) {
-        groups += groups_of(&products[i]);
-        work += (double)products[i].w->rows * products[i].w->cols * x->rows;
+    for (size_t i = 0; i < m->n_products; i++) {
+        const struct product *product = &m->products[i];
+        groups += groups_of(product);
+        rows += groups_of(product) * x_of(m, i)->rows;
+        work += (double)product->w->rows * product->w->cols * x_of(m, i)->rows;
     }
     if (work < SMALL_WORK)
         threads = NULL;
-    for (size_t i = 0; i < n_products; i++)
-        activations_prepare(kernel, threads, x, products[i].w->type);
-    struct multiplication m = {kernel, products, n_products, x};
+    for (size_t i = 0; i < m->n_products; i++)
+        activations_prepare(m->kernel, threads, x_of(m, i), m->products[i].w->type);
     /* With many rows a range of four groups uses x once more while it is in the cache. */
-    bool many = x->rows >= 16 && groups >= 32 * (size_t)threads_count(threads);
-    threads_run(threads, groups, many ? 4 : 1, work_multiply, &m);
+    bool many = rows >= 16 * groups && groups >= 32 * (size_t)threads_count(threads);
+    threads_run(threads, groups, many ? 4 : 1, work_multiply, m);
+}
+
+void kernel_multiply(const struct kernel *kernel, struct threads *threads,
+                     const struct product *products, size_t n_products, struct activations *x)
+{
+    struct multiplication m = {kernel, products, n_products, &x, true};
+    run_multiplication(&m, threads);
+}
+
+void kernel_multiply_each(const struct kernel *kernel, struct threads *threads,
+                          const struct product *products, size_t n_products,
+                          struct activations *const *x)
+{
+    struct multiplication m = {kernel, products, n_products, x, false};
+    run_multiplication(&m, threads);
 }
 
 /* ---- row operations ------------------------------------------------------------------------ */
@@ -183,14 +205,46 @@ void kernel_rms_norm(const struct kernel *kernel, float *y, const float *x, cons
     kernel->floats->rms_norm(y, x, w, n, epsilon);
 }
 
+void kernel_layer_norm(const struct kernel *kernel, float *y, const float *x, const float *w,
+                       const float *b, uint32_t n, float epsilon)
+{
+    kernel->floats->layer_norm(y, x, w, b, n, epsilon);
+}
+
 void kernel_add(const struct kernel *kernel, float *y, const float *x, size_t n)
 {
     kernel->floats->add(y, x, n);
 }
 
+void kernel_add_scaled(const struct kernel *kernel, float *y, const float *x, float factor,
+                       size_t n)
+{
+    kernel->floats->add_scaled(y, x, factor, n);
+}
+
+void kernel_scale(const struct kernel *kernel, float *x, float factor, size_t n)
+{
+    kernel->floats->scale(x, factor, n);
+}
+
+void kernel_softcap(const struct kernel *kernel, float *x, float cap, size_t n)
+{
+    kernel->floats->softcap(x, cap, n);
+}
+
 void kernel_silu_multiply(const struct kernel *kernel, float *gate, const float *up, size_t n)
 {
     kernel->floats->silu_multiply(gate, up, n);
+}
+
+void kernel_gelu_multiply(const struct kernel *kernel, float *gate, const float *up, size_t n)
+{
+    kernel->floats->gelu_multiply(gate, up, n);
+}
+
+void kernel_gelu(const struct kernel *kernel, float *x, size_t n)
+{
+    kernel->floats->gelu(x, n);
 }
 
 void kernel_rope(const struct kernel *kernel, float *x, uint32_t heads, uint32_t dim,

@@ -79,15 +79,35 @@ struct product {
 void kernel_multiply(const struct kernel *kernel, struct threads *threads,
                      const struct product *products, size_t n_products, struct activations *x);
 
+/* The same where product i multiplies an x of its own, x[i]: experts. */
+void kernel_multiply_each(const struct kernel *kernel, struct threads *threads,
+                          const struct product *products, size_t n_products,
+                          struct activations *const *x);
+
 /* ---- row operations ------------------------------------------------------------------------ */
 
 /* y = x / sqrt(mean(x^2) + epsilon) * w   (n); the mean's sum in sixteen lanes; w may be NULL. */
 void kernel_rms_norm(const struct kernel *kernel, float *y, const float *x, const float *w,
                      uint32_t n, float epsilon);
+/* Layer normalisation (arXiv 1607.06450): y = fma((x - mean) * f, w, b), f = 1 / sqrt(mean((x - mean)^2)
+ * + epsilon)  (n); both sums in sixteen lanes. */
+void kernel_layer_norm(const struct kernel *kernel, float *y, const float *x, const float *w,
+                       const float *b, uint32_t n, float epsilon);
 /* y += x  (n) */
 void kernel_add(const struct kernel *kernel, float *y, const float *x, size_t n);
+/* y = fma(x, factor, y)  (n) */
+void kernel_add_scaled(const struct kernel *kernel, float *y, const float *x, float factor,
+                       size_t n);
+/* x *= factor  (n) */
+void kernel_scale(const struct kernel *kernel, float *x, float factor, size_t n);
+/* x = cap * tanh(x / cap)  (n) */
+void kernel_softcap(const struct kernel *kernel, float *x, float cap, size_t n);
 /* gate = silu(gate) * up  (n), silu(x) = x / (1 + exp(-x)) */
 void kernel_silu_multiply(const struct kernel *kernel, float *gate, const float *up, size_t n);
+/* gate = gelu(gate) * up  (n), and x = gelu(x) alone; GELU by its tanh form (arXiv 1606.08415):
+ * h = x / 2, u = x * fma(x * x, 0.044715 c, c), c = sqrt(2 / pi); fma(h, tanh(u), h) */
+void kernel_gelu_multiply(const struct kernel *kernel, float *gate, const float *up, size_t n);
+void kernel_gelu(const struct kernel *kernel, float *x, size_t n);
 /* Rotary embedding, in place, of `heads` vectors of `dim` floats, the first `rotated` of each.
  * cosine and sine hold rotated/2 entries.  Adjacent: pairs (2i, 2i+1), as the llama family stores
  * them; otherwise pairs (i, i + rotated/2), "NeoX".

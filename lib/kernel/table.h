@@ -33,8 +33,15 @@ struct attend_page {
 struct float_ops {
     multiply_range *multiply_f32, *multiply_f16, *multiply_bf16;
     void (*rms_norm)(float *y, const float *x, const float *w, uint32_t n, float epsilon);
+    void (*layer_norm)(float *y, const float *x, const float *w, const float *b, uint32_t n,
+                       float epsilon);
     void (*add)(float *y, const float *x, size_t n);
+    void (*add_scaled)(float *y, const float *x, float factor, size_t n);
+    void (*scale)(float *x, float factor, size_t n);
+    void (*softcap)(float *x, float cap, size_t n);
     void (*silu_multiply)(float *gate, const float *up, size_t n);
+    void (*gelu_multiply)(float *gate, const float *up, size_t n);
+    void (*gelu)(float *x, size_t n);
     void (*rope)(float *x, uint32_t heads, uint32_t dim, uint32_t rotated, const float *cosine,
                  const float *sine, bool adjacent);
     void (*f32_to_f16)(uint16_t *y, const float *x, size_t n);

@@ -24,12 +24,19 @@ static void rows_free(struct rows *rows)
     *rows = (struct rows){0};
 }
 
-static struct rows rows_new(const struct hyperparameters *h, uint32_t n)
+/* Angles of a row: for each of the model's rotary settings. */
+static size_t n_angles(const struct model *m)
+{
+    return (size_t)m->n_ropes * (m->hyper.rope.dim / 2);
+}
+
+static struct rows rows_new(const struct model *m, uint32_t n)
 {
     struct rows rows = {.n = n};
-    renew(&rows.x, n, h->dim);
-    renew(&rows.cosine, n, h->rope.dim / 2);
-    renew(&rows.sine, n, h->rope.dim / 2);
+    size_t angles = n_angles(m);
+    renew(&rows.x, n, m->hyper.dim);
+    renew(&rows.cosine, n, angles);
+    renew(&rows.sine, n, angles);
     rows.row = allocate(n, sizeof *rows.row);
     rows.seen = allocate(n, sizeof *rows.seen);
     return rows;
@@ -38,8 +45,8 @@ static struct rows rows_new(const struct hyperparameters *h, uint32_t n)
 /* Rows [begin, begin + n) of some. */
 static struct rows rows_part(const struct model *m, const struct rows *all, uint32_t begin, uint32_t n)
 {
-    size_t dim = m->hyper.dim, half = m->hyper.rope.dim / 2;
-    return (struct rows){n, all->x + begin * dim, all->cosine + begin * half, all->sine + begin * half,
+    size_t dim = m->hyper.dim, angles = n_angles(m);
+    return (struct rows){n, all->x + begin * dim, all->cosine + begin * angles, all->sine + begin * angles,
                          all->row + begin, all->seen + begin};
 }
 
@@ -69,36 +76,47 @@ static void reserve(struct model *m, uint32_t rows)
     renew(&s->attended, rows, (size_t)h->n_heads * h->cache.value_dim);
     renew(&s->gate, rows, h->n_ffn);
     renew(&s->up, rows, h->n_ffn);
+    if (h->experts.n > 0)
+        experts_reserve(m, rows);
 }
 
 /* ---- steps over rows, divided among threads ------------------------------------------------ */
 
-/* y = norm(x) * w, row by row */
 struct norm_job {
     const struct model *model;
     float *y;       /* (rows, n) */
     const float *x; /* (rows, n) */
-    const float *w; /* (n) */
+    const struct norm *norm;
     uint32_t n;
 };
+
+static void norm_row(const struct model *m, float *y, const float *x, const struct norm *norm, uint32_t n)
+{
+    if (m->family->layer_norm)
+        kernel_layer_norm(m->kernel, y, x, norm->weight, norm->bias, n, m->hyper.norm_epsilon);
+    else
+        kernel_rms_norm(m->kernel, y, x, norm->weight, n, m->hyper.norm_epsilon);
+}
 
 static void norm_rows(void *context, int thread, size_t begin, size_t end)
 {
     const struct norm_job *job = context;
     (void)thread;
     for (size_t i = begin; i < end; i++)
-        kernel_rms_norm(job->model->kernel, job->y + i * job->n, job->x + i * job->n, job->w, job->n,
-                        job->model->hyper.norm_epsilon);
+        norm_row(job->model, job->y + i * job->n, job->x + i * job->n, job->norm, job->n);
 }
 
-static void norm(struct model *m, float *y, const float *x, const float *w, uint32_t n, uint32_t rows)
+/* The input of a block (rows, dim): in scratch, or x itself where the family does not normalise it. */
+static const float *normalise(struct model *m, const float *x, const struct norm *norm, uint32_t rows)
 {
-    struct norm_job job = {m, y, x, w, n};
+    struct norm_job job = {m, m->scratch.h, x, norm, m->hyper.dim};
+    if (!norm->weight)
+        return x;
     threads_run(m->threads, rows, 8, norm_rows, &job);
+    return job.y;
 }
 
-static void multiply(struct model *m, const float *x, uint32_t cols, const struct product *products,
-                     size_t n, uint32_t rows)
+void multiply(struct model *m, const float *x, uint32_t cols, const struct product *products, size_t n, uint32_t rows)
 {
     activations_set(m->activations, x, rows, cols);
     kernel_multiply(m->kernel, m->threads, products, n, m->activations);
@@ -114,13 +132,26 @@ static void embed_rows(void *context, int thread, size_t begin, size_t end)
 {
     const struct rows_job *job = context;
     const struct model *m = job->model;
+    const struct hyperparameters *h = &m->hyper;
     const struct rows *rows = job->rows;
-    uint32_t dim = m->hyper.dim, half = m->hyper.rope.dim / 2;
+    size_t dim = h->dim, half = h->rope.dim / 2, angles = n_angles(m);
+    float *learned = m->positions.data ? allocate(dim, sizeof *learned) : NULL;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        matrix_row_f32(&m->embedding, rows->row[i].token, rows->x + i * dim);
-        rope_angles(&m->hyper, m->rope_frequency, rows->row[i].position, rows->cosine + i * half, rows->sine + i * half);
+        uint32_t position = rows->row[i].position;
+        float *x = rows->x + i * dim;
+        matrix_row_f32(&m->embedding, rows->row[i].token, x);
+        if (h->embedding_scale != 1)
+            kernel_scale(m->kernel, x, h->embedding_scale, dim);
+        if (learned) {
+            matrix_row_f32(&m->positions, position, learned);
+            kernel_add(m->kernel, x, learned, dim);
+        }
+        for (uint32_t r = 0; r < m->n_ropes; r++)
+            rope_angles(r ? &h->local_rope : &h->rope, m->rope_frequency[r], position,
+                        rows->cosine + i * angles + r * half, rows->sine + i * angles + r * half);
     }
+    free(learned);
 }
 
 /* Which of a layer's three projections; lib/dist has keys and values made a layer ahead. */
@@ -136,18 +167,22 @@ struct place_job {
 };
 
 /* One row's heads: x (heads, dim) += bias, normalised where the family does it, rotated. */
-static void finish_heads(const struct place_job *job, float *x, uint32_t heads, const float *bias, const float *weight,
-                         size_t row)
+static void finish_heads(const struct place_job *job, float *x, uint32_t heads, const float *bias,
+                         const struct norm *norm, size_t row)
 {
-    const struct hyperparameters *h = &job->model->hyper;
-    const struct kernel *kernel = job->model->kernel;
-    uint32_t dim = h->cache.key_dim, half = h->rope.dim / 2;
+    const struct model *m = job->model;
+    const struct rope_settings *rope = &m->hyper.rope; /* dim and pairs are those of local layers too */
+    uint32_t dim = m->hyper.cache.key_dim, half = rope->dim / 2;
+    size_t angle = row * n_angles(m) + (size_t)m->layers[job->layer].rope * half;
     if (bias)
-        kernel_add(kernel, x, bias, (size_t)heads * dim);
-    for (uint32_t head = 0; h->qk_norm && head < heads; head++)
-        kernel_rms_norm(kernel, x + head * dim, x + head * dim, weight, dim, h->norm_epsilon);
-    kernel_rope(kernel, x, heads, dim, h->rope.dim, job->rows->cosine + row * half, job->rows->sine + row * half,
-                h->rope.adjacent);
+        kernel_add(m->kernel, x, bias, (size_t)heads * dim);
+    if (m->family->qk_norm == QK_NORM_WHOLE)
+        norm_row(m, x, x, norm, heads * dim);
+    for (uint32_t head = 0; m->family->qk_norm == QK_NORM_HEAD && head < heads; head++)
+        norm_row(m, x + head * dim, x + head * dim, norm, dim);
+    if (half > 0)
+        kernel_rope(m->kernel, x, heads, dim, rope->dim, job->rows->cosine + angle, job->rows->sine + angle,
+                    rope->adjacent);
 }
 
 static void place_rows(void *context, int thread, size_t begin, size_t end)
@@ -163,9 +198,9 @@ static void place_rows(void *context, int thread, size_t begin, size_t end)
     for (size_t i = begin; i < end; i++) {
         float *q = m->scratch.q + i * n_q, *k = m->scratch.k + i * n_k, *v = m->scratch.v + i * n_v;
         if (job->which & QUERIES)
-            finish_heads(job, q, h->n_heads, layer->query_bias, layer->query_norm, i);
+            finish_heads(job, q, h->n_heads, layer->query_bias, &layer->query_norm, i);
         if (job->which & KEYS_AND_VALUES) {
-            finish_heads(job, k, kv_heads, layer->key_bias, layer->key_norm, i);
+            finish_heads(job, k, kv_heads, layer->key_bias, &layer->key_norm, i);
             if (layer->value_bias)
                 kernel_add(m->kernel, v, layer->value_bias, n_v);
             cache_store(job->rows->row[i].sequence, job->layer, job->rows->row[i].position, k, v);
@@ -173,26 +208,71 @@ static void place_rows(void *context, int thread, size_t begin, size_t end)
     }
 }
 
-struct pair_job {
+/* What becomes of a block's output on its way into the residual stream. */
+struct finish_job {
     const struct model *model;
-    float *y;
-    const float *x;
-    uint32_t n;
+    float *x; /* (rows, dim) */
+    float *h; /* (rows, dim) */
+    const float *bias;
+    const struct norm *post_norm;
 };
 
-static void add_rows(void *context, int thread, size_t begin, size_t end)
+static void finish_rows(void *context, int thread, size_t begin, size_t end)
 {
-    const struct pair_job *job = context;
+    const struct finish_job *job = context;
+    const struct model *m = job->model;
+    size_t dim = m->hyper.dim;
     (void)thread;
-    kernel_add(job->model->kernel, job->y + begin * job->n, job->x + begin * job->n, (end - begin) * job->n);
+    for (size_t i = begin; i < end; i++) {
+        float *h = job->h + i * dim;
+        if (job->bias)
+            kernel_add(m->kernel, h, job->bias, dim);
+        if (job->post_norm->weight)
+            norm_row(m, h, h, job->post_norm, m->hyper.dim);
+        if (m->hyper.residual_scale != 1)
+            kernel_add_scaled(m->kernel, job->x + i * dim, h, m->hyper.residual_scale, dim);
+        else
+            kernel_add(m->kernel, job->x + i * dim, h, dim);
+    }
 }
 
-static void silu_rows(void *context, int thread, size_t begin, size_t end)
+/* x += scale * norm(h + bias), h in scratch */
+static void add_block(struct model *m, const struct rows *rows, const float *bias, const struct norm *post_norm)
 {
-    const struct pair_job *job = context;
+    struct finish_job job = {m, rows->x, m->scratch.h, bias, post_norm};
+    threads_run(m->threads, rows->n, 16, finish_rows, &job);
+}
+
+struct activate_job {
+    const struct model *model;
+    const struct layer *biased;
+    float *gate, *up;
+    uint32_t width;
+};
+
+static void activate_rows(void *context, int thread, size_t begin, size_t end)
+{
+    const struct activate_job *job = context;
+    const struct kernel *kernel = job->model->kernel;
+    bool gelu = job->model->family->activation == ACTIVATION_GELU;
     (void)thread;
-    kernel_silu_multiply(job->model->kernel, job->y + begin * job->n, job->x + begin * job->n,
-                         (end - begin) * job->n);
+    for (size_t i = begin; i < end; i++) {
+        float *gate = job->gate + i * job->width, *up = job->up + i * job->width;
+        if (job->biased && job->biased->gate_bias)
+            kernel_add(kernel, gate, job->biased->gate_bias, job->width);
+        if (job->biased && job->biased->up_bias)
+            kernel_add(kernel, up, job->biased->up_bias, job->width);
+        if (job->model->family->ungated)
+            kernel_gelu(kernel, up, job->width);
+        else
+            (gelu ? kernel_gelu_multiply : kernel_silu_multiply)(kernel, gate, up, job->width);
+    }
+}
+
+void activate(struct model *m, const struct layer *biased, float *gate, float *up, uint32_t width, uint32_t rows)
+{
+    struct activate_job job = {m, biased, gate, up, width};
+    threads_run(m->threads, rows, 4, activate_rows, &job);
 }
 
 /* ---- the parts of a layer ------------------------------------------------------------------ */
@@ -202,12 +282,12 @@ static void project(struct model *m, uint32_t index, const struct rows *rows, in
 {
     const struct layer *layer = &m->layers[index];
     struct scratch *s = &m->scratch;
-    norm(m, s->h, rows->x, layer->attention_norm, m->hyper.dim, rows->n);
+    const float *h = normalise(m, rows->x, &layer->attention_norm, rows->n);
     const struct product products[] = {{&layer->query, s->q, layer->query.rows},
                                        {&layer->key, s->k, layer->key.rows},
                                        {&layer->value, s->v, layer->value.rows}};
     size_t first = which & QUERIES ? 0 : 1, end = which & KEYS_AND_VALUES ? 3 : 1;
-    multiply(m, s->h, m->hyper.dim, products + first, end - first, rows->n);
+    multiply(m, h, m->hyper.dim, products + first, end - first, rows->n);
     struct place_job place = {m, rows, index, which};
     threads_run(m->threads, rows->n, 4, place_rows, &place);
 }
@@ -233,12 +313,12 @@ static void keep_wanted(struct model *m, struct rows *rows)
 }
 
 /* x += W_o attention(q, keys, values), q in scratch.  The layer's keys and values lie at these offsets in the
- * pages that rows->seen names. */
+ * pages that rows->seen names; a window leaves out what is too far behind. */
 static void attend(struct model *m, uint32_t index, const struct rows *rows, size_t key_offset, size_t value_offset)
 {
     const struct hyperparameters *h = &m->hyper;
+    const struct layer *layer = &m->layers[index];
     struct scratch *s = &m->scratch;
-    uint32_t dim = h->dim, n_o = h->n_heads * h->cache.value_dim;
     struct attention attention = {
         .n_heads = h->n_heads,
         .n_kv_heads = h->cache.n_kv_heads,
@@ -247,27 +327,36 @@ static void attend(struct model *m, uint32_t index, const struct rows *rows, siz
         .element = h->cache.element,
         .key_offset = key_offset,
         .value_offset = value_offset,
-        .scale = 1.0f / sqrtf((float)h->cache.key_dim),
+        .scale = h->attention_scale,
+        .softcap = h->attention_softcap,
     };
+    for (uint32_t i = 0; i < rows->n; i++) {
+        uint32_t end = rows->seen[i].end;
+        rows->seen[i].first = layer->window > 0 && end > layer->window ? end - layer->window : 0;
+    }
     kernel_attend(m->kernel, m->threads, &attention, rows->seen, rows->n, s->q, s->attended);
-    multiply(m, s->attended, n_o, &(struct product){&m->layers[index].output, s->h, dim}, 1, rows->n);
-    struct pair_job residual = {m, rows->x, s->h, dim};
-    threads_run(m->threads, rows->n, 16, add_rows, &residual);
+    multiply(m, s->attended, layer->output.cols, &(struct product){&layer->output, s->h, h->dim}, 1, rows->n);
+    add_block(m, rows, layer->output_bias, &layer->attention_post_norm);
 }
 
-/* x += W_down (silu(W_gate h) * W_up h), h = norm(x) */
+void feed_forward_dense(struct model *m, const struct layer *layer, const float *x, float *y, uint32_t rows)
+{
+    struct scratch *s = &m->scratch;
+    uint32_t dim = m->hyper.dim, n_ffn = m->hyper.n_ffn;
+    bool gated = !m->family->ungated;
+    const struct product products[] = {{&layer->up, s->up, n_ffn}, {&layer->gate, s->gate, n_ffn}};
+    multiply(m, x, dim, products, gated ? 2 : 1, rows);
+    activate(m, layer, s->gate, s->up, n_ffn, rows);
+    multiply(m, gated ? s->gate : s->up, n_ffn, &(struct product){&layer->down, y, dim}, 1, rows);
+}
+
+/* x += W_down act(W_gate h, W_up h), or the layer's experts of h; h = norm(x) */
 static void feed_forward(struct model *m, uint32_t index, const struct rows *rows)
 {
     const struct layer *layer = &m->layers[index];
-    struct scratch *s = &m->scratch;
-    uint32_t dim = m->hyper.dim, n_ffn = m->hyper.n_ffn;
-    norm(m, s->h, rows->x, layer->ffn_norm, dim, rows->n);
-    const struct product gate_up[] = {{&layer->gate, s->gate, n_ffn}, {&layer->up, s->up, n_ffn}};
-    multiply(m, s->h, dim, gate_up, 2, rows->n);
-    struct pair_job activation = {m, s->gate, s->up, n_ffn}, residual = {m, rows->x, s->h, dim};
-    threads_run(m->threads, rows->n, 4, silu_rows, &activation);
-    multiply(m, s->gate, n_ffn, &(struct product){&layer->down, s->h, dim}, 1, rows->n);
-    threads_run(m->threads, rows->n, 16, add_rows, &residual);
+    const float *h = normalise(m, rows->x, &layer->ffn_norm, rows->n);
+    (m->hyper.experts.n > 0 ? feed_forward_experts : feed_forward_dense)(m, layer, h, m->scratch.h, rows->n);
+    add_block(m, rows, layer->down_bias, &layer->ffn_post_norm);
 }
 
 static bool check_finite(const struct model *m, const struct rows *rows, const float *x, uint32_t width, uint32_t layer,
@@ -282,12 +371,31 @@ static bool check_finite(const struct model *m, const struct rows *rows, const f
     return error_set(error, STATUS_INPUT, "values in layer %u at position %u are not finite", layer, position);
 }
 
-/* logits (n, n_logits) = W norm(x) */
+struct logits_job {
+    const struct model *model;
+    float *logits;
+};
+
+static void finish_logits(void *context, int thread, size_t begin, size_t end)
+{
+    const struct logits_job *job = context;
+    const struct hyperparameters *h = &job->model->hyper;
+    (void)thread;
+    if (h->logit_scale != 1)
+        kernel_scale(job->model->kernel, job->logits + begin, h->logit_scale, end - begin);
+    if (h->logit_softcap != 0)
+        kernel_softcap(job->model->kernel, job->logits + begin, h->logit_softcap, end - begin);
+}
+
+/* logits (n, n_logits) = softcap(scale * W norm(x)) */
 static bool make_logits(struct model *m, const struct rows *rows, float *logits, struct error *error)
 {
     const struct hyperparameters *h = &m->hyper;
-    norm(m, m->scratch.h, rows->x, m->output_norm, h->dim, rows->n);
-    multiply(m, m->scratch.h, h->dim, &(struct product){&m->output, logits, h->n_logits}, 1, rows->n);
+    const float *x = normalise(m, rows->x, &m->output_norm, rows->n);
+    multiply(m, x, h->dim, &(struct product){&m->output, logits, h->n_logits}, 1, rows->n);
+    struct logits_job job = {m, logits};
+    if (h->logit_scale != 1 || h->logit_softcap != 0)
+        threads_run(m->threads, (size_t)rows->n * h->n_logits, 4096, finish_logits, &job);
     return check_finite(m, rows, logits, h->n_logits, h->n_layers, error);
 }
 
@@ -314,7 +422,7 @@ static struct rows prepare(struct model *m, const struct model_row *given, uint3
     struct scratch *s = &m->scratch;
     if (n > s->rows.n) {
         rows_free(&s->rows);
-        s->rows = rows_new(&m->hyper, n);
+        s->rows = rows_new(m, n);
     }
     reserve(m, n);
     memcpy(s->rows.row, given, n * sizeof *given);
@@ -369,7 +477,7 @@ struct model_pass *model_pass_begin(struct model *m, const struct model_row *giv
     if (!check_tokens(m, given, n, error))
         return NULL;
     struct model_pass *pass = allocate(1, sizeof *pass);
-    *pass = (struct model_pass){m, rows_new(&m->hyper, n)};
+    *pass = (struct model_pass){m, rows_new(m, n)};
     memcpy(pass->rows.row, given, n * sizeof *given);
     embed(m, &pass->rows);
     return pass;

@@ -25,29 +25,38 @@ struct layout {
     char path[4200];
     struct matrix **matrix; /* (n) those that can be interleaved */
     size_t *offset;         /* (n) */
-    size_t n, bytes;
+    size_t n, bytes, matrix_capacity, offset_capacity;
     uint8_t header[64];
 };
+
+static void collect_matrix(struct layout *l, struct matrix *matrix)
+{
+    if (!matrix->data || !matrix_can_interleave(matrix->type))
+        return;
+    l->matrix = grow(l->matrix, &l->matrix_capacity, l->n + 1, sizeof *l->matrix);
+    l->offset = grow(l->offset, &l->offset_capacity, l->n + 1, sizeof *l->offset);
+    l->offset[l->n] = l->bytes;
+    l->matrix[l->n++] = matrix;
+    l->bytes += (matrix_interleaved_bytes(matrix) + 4095) / 4096 * 4096;
+}
 
 /* The matrices that the products use, in the order of the pass. */
 static void collect(struct layout *l, struct model *m)
 {
-    l->matrix = allocate(m->hyper.n_layers * (size_t)7 + 1, sizeof *l->matrix);
-    l->offset = allocate(m->hyper.n_layers * (size_t)7 + 1, sizeof *l->offset);
     l->bytes = LAYOUT_HEADER;
-    for (uint32_t i = 0; i <= m->hyper.n_layers; i++) {
-        bool last = i == m->hyper.n_layers;
-        struct layer *layer = &m->layers[last ? 0 : i];
-        struct matrix *all[] = {last ? &m->output : &layer->query, &layer->key, &layer->value, &layer->output,
-                                &layer->gate, &layer->up, &layer->down};
-        for (size_t k = 0; k < (last ? 1 : 7); k++) {
-            if (!matrix_can_interleave(all[k]->type))
-                continue;
-            l->offset[l->n] = l->bytes;
-            l->matrix[l->n++] = all[k];
-            l->bytes += (matrix_interleaved_bytes(all[k]) + 4095) / 4096 * 4096;
+    for (uint32_t i = 0; i < m->hyper.n_layers; i++) {
+        struct layer *layer = &m->layers[i];
+        struct matrix *all[] = {&layer->query, &layer->key, &layer->value, &layer->output,
+                                &layer->gate, &layer->up, &layer->down, &layer->experts.router};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+            collect_matrix(l, all[k]);
+        for (uint32_t k = 0; k < m->hyper.experts.n; k++) {
+            collect_matrix(l, &layer->experts.gate[k]);
+            collect_matrix(l, &layer->experts.up[k]);
+            collect_matrix(l, &layer->experts.down[k]);
         }
     }
+    collect_matrix(l, &m->output);
 }
 
 /* What the file must begin with: it is of this model, of this very file, whole. */

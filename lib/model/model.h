@@ -1,7 +1,7 @@
 /* model: hyperparameters and the transformer's forward pass.
  *
- * Families: llama (Touvron et al. 2023, arXiv 2302.13971), qwen2 (arXiv 2407.10671), qwen3 (arXiv
- * 2505.09388).  They share one pass: what differs is data. */
+ * The families share one pass (forward.c): what differs is data (family.c), but for the mixtures of experts
+ * (experts.c).  family.c names the source of each. */
 #ifndef UNROLL_MODEL_H
 #define UNROLL_MODEL_H
 
@@ -12,21 +12,36 @@
 
 struct rope_settings {
     uint32_t scaling;  /* 0 none, 1 linear, 2 yarn, 3 longrope (record.h's enum rope_scaling) */
-    uint32_t dim;      /* rotated elements of a head */
+    uint32_t dim;      /* rotated elements of a head; 0: the family has no rotary positions */
     float base, scale; /* scale: 1/factor */
     uint32_t original_context;
-    float attention_factor; /* multiplies cosines and sines */
-    bool adjacent;          /* pairs (2i, 2i+1); otherwise (i, i + dim/2) */
+    float attention_factor;     /* multiplies cosines and sines */
+    float beta_fast, beta_slow; /* YaRN's bounds, in turns within the original context */
+    bool adjacent;              /* pairs (2i, 2i+1); otherwise (i, i + dim/2) */
+};
+
+struct expert_settings {
+    uint32_t n, n_used; /* experts of a layer, and of them for a token; 0: the layers are dense */
+    uint32_t n_ffn;
+    bool normalised; /* the weights of the chosen sum up to 1 */
+    float scale;     /* of the weights, then */
 };
 
 struct hyperparameters {
     const char *family;
     char name[128];
-    uint32_t n_layers, dim, n_heads, n_ffn, n_logits, n_context, model_context;
+    uint32_t n_layers, dim, n_heads, n_logits, n_context, model_context;
+    uint32_t n_ffn; /* of a dense layer; in a mixture of the expert that all tokens share; 0: there is none */
     float norm_epsilon;
     struct rope_settings rope;
+    struct rope_settings local_rope; /* of the layers with a window, where has_local_rope */
+    bool has_local_rope;
     struct cache_shape cache; /* n_kv_heads, key_dim, value_dim */
-    bool qk_norm;             /* queries and keys are normalised per head (qwen3) */
+    uint32_t window;          /* positions that a local layer sees, its own included; 0: no layer is local */
+    float attention_scale, attention_softcap;                 /* as in kernel.h's struct attention */
+    float embedding_scale, residual_scale, logit_scale;       /* factors; 1: none */
+    float logit_softcap;                                      /* 0: none */
+    struct expert_settings experts;
 };
 
 /* Whether a layout of the weights that the kernels like better is kept in a file (layout.c). */
