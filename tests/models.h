@@ -5,7 +5,8 @@
 #include "base/base.h"
 
 struct model_plan {
-    const char *family; /* llama, qwen2, qwen3 */
+    const char *family; /* general.architecture */
+    const struct model_kind *kind;
     uint32_t type;      /* of the matrices: enum tensor_type */
     uint32_t dim, n_layers, n_heads, n_kv_heads, n_ffn, n_context, n_vocabulary;
     uint64_t seed;
@@ -13,8 +14,11 @@ struct model_plan {
     bool spm; /* an SPM vocabulary; otherwise byte-level BPE */
     bool tied;
 };
-/* A plan with every size set. */
-struct model_plan model_plan(const char *family, uint32_t type);
+/* A plan with every size set.  The name is that of a family, or of a variant of one: mistral, mixtral, llama3,
+ * phi3-long, olmo3, qwen2-yarn, granite-nope; NULL as the plan's family where it is unknown. */
+struct model_plan model_plan(const char *name, uint32_t type);
+/* The names in turn, ended by NULL. */
+const char *model_plan_name(size_t index);
 /* The sizes of a model in use ("tinyllama-1.1b", ...), for timing; the type stays.  False: unknown. */
 bool model_plan_shape(struct model_plan *plan, const char *name);
 /* Writes the model as a GGUF file. */

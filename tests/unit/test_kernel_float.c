@@ -206,6 +206,47 @@ START_TEST(multiply_leaves_missing_lanes)
 }
 END_TEST
 
+/* Each product with an x of its own, of any number of rows. */
+START_TEST(products_of_several_x_equal_products_alone)
+{
+    enum { COLS = 64, N = 5, OUTPUTS = 40 };
+    static const uint32_t rows[N] = {1, 30, 2, 7, 1};
+    random_begin(8);
+    struct activations *x[N];
+    float *values[N], *alone[N], *together[N];
+    struct matrix w[N];
+    struct product one[N], all[N];
+    for (int i = 0; i < N; i++) {
+        w[i] = (struct matrix){.type = float_types[i % 3], .rows = OUTPUTS, .cols = COLS};
+        w[i].data = random_elements(w[i].type, OUTPUTS * COLS);
+        x[i] = activations_new();
+        values[i] = random_floats(rows[i] * COLS);
+        activations_set(x[i], values[i], rows[i], COLS);
+        alone[i] = allocate(rows[i] * OUTPUTS, sizeof **alone);
+        together[i] = allocate(rows[i] * OUTPUTS, sizeof **together);
+        one[i] = (struct product){&w[i], alone[i], OUTPUTS};
+        all[i] = (struct product){&w[i], together[i], OUTPUTS};
+    }
+    EACH_LEVEL(kernel)
+    for (int n_threads = 0; n_threads < N_POOLS; n_threads++) {
+        for (int i = 0; i < N; i++)
+            kernel_multiply(kernel, NULL, &one[i], 1, x[i]);
+        kernel_multiply_each(kernel, pools[n_threads], all, N, x);
+        for (int i = 0; i < N; i++) {
+            ck_assert(same_floats(alone[i], together[i], rows[i] * OUTPUTS));
+            memset(together[i], 0, rows[i] * OUTPUTS * sizeof **together);
+        }
+    }
+    for (int i = 0; i < N; i++) {
+        activations_free(x[i]);
+        free((void *)(uintptr_t)w[i].data);
+        free(values[i]);
+        free(alone[i]);
+        free(together[i]);
+    }
+}
+END_TEST
+
 START_TEST(products_together_equal_products_alone)
 {
     enum { ROWS = 9, COLS = 80, N = 4 };
@@ -274,6 +315,99 @@ START_TEST(rms_norm_is_canonical)
     }
     free(x);
     free(w);
+    free(y);
+    free(want);
+}
+END_TEST
+
+START_TEST(layer_norm_is_canonical)
+{
+    uint32_t n = sizes[_i];
+    random_begin(n + 1);
+    float *x = random_floats(n), *w = random_floats(n), *b = random_floats(n), *y = random_floats(n);
+    float *want = random_floats(n), sum[16] = {0}, squares[16] = {0};
+    double exact_mean = 0, exact_variance = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        x[i] += 0.5f;
+        exact_mean += (double)x[i] / n;
+        sum[i % 16] += x[i];
+    }
+    float mean = fold(sum) / (float)n;
+    for (uint32_t i = 0; i < n; i++) {
+        exact_variance += ((double)x[i] - exact_mean) * ((double)x[i] - exact_mean) / n;
+        squares[i % 16] = fmaf(x[i] - mean, x[i] - mean, squares[i % 16]);
+    }
+    float factor = 1.0f / sqrtf(fold(squares) / (float)n + 1e-5f);
+    for (uint32_t i = 0; i < n; i++) {
+        want[i] = fmaf((x[i] - mean) * factor, w[i], b[i]);
+        double exact = ((double)x[i] - exact_mean) / sqrt(exact_variance + 1e-5) * (double)w[i] + (double)b[i];
+        ck_assert(fabs((double)want[i] - exact) < (n == 1 ? 1e-4 : 1e-5));
+    }
+    EACH_LEVEL(kernel)
+    {
+        y[n] = 77;
+        kernel_layer_norm(kernel, y, x, w, b, n, 1e-5f);
+        ck_assert(same_floats(y, want, n) && y[n] == 77);
+        memcpy(y, x, n * sizeof *y); /* in place */
+        kernel_layer_norm(kernel, y, y, w, b, n, 1e-5f);
+        ck_assert(same_floats(y, want, n) && y[n] == 77);
+    }
+    free(x);
+    free(w);
+    free(b);
+    free(y);
+    free(want);
+}
+END_TEST
+
+static float plain_gelu(float x)
+{
+    float u = x * fmaf(x * x, 0x1.2444f2p-5f, 0x1.988454p-1f), half = x * 0.5f;
+    return fmaf(half, exact_tanh(u), half);
+}
+
+/* GELU, soft-capping and scaling: the bits of the order in kernel.h, and near the formula. */
+START_TEST(activations_are_canonical)
+{
+    uint32_t n = sizes[_i];
+    random_begin(n + 2);
+    float *x = random_floats(n), *up = random_floats(n), *y = random_floats(n), *want = random_floats(n);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] *= i % 5 == 0 ? 100.0f : i % 5 == 1 ? 1e-6f : 2.0f;
+    EACH_LEVEL(kernel)
+    {
+        for (uint32_t i = 0; i < n; i++) {
+            double d = (double)x[i], exact = d / 2 * (1 + tanh(sqrt(2 / M_PI) * (d + 0.044715 * d * d * d)));
+            want[i] = plain_gelu(x[i]);
+            ck_assert(fabs((double)want[i] - exact) <= 3e-7 * (1 + fabs(d)));
+        }
+        memcpy(y, x, n * sizeof *y);
+        y[n] = 77;
+        kernel_gelu(kernel, y, n);
+        ck_assert(same_floats(y, want, n) && y[n] == 77);
+        for (uint32_t i = 0; i < n; i++)
+            want[i] *= up[i];
+        memcpy(y, x, n * sizeof *y);
+        kernel_gelu_multiply(kernel, y, up, n);
+        ck_assert(same_floats(y, want, n) && y[n] == 77);
+        for (uint32_t i = 0; i < n; i++)
+            want[i] = 30.0f * exact_tanh(x[i] / 30.0f);
+        memcpy(y, x, n * sizeof *y);
+        kernel_softcap(kernel, y, 30.0f, n);
+        ck_assert(same_floats(y, want, n) && y[n] == 77);
+        for (uint32_t i = 0; i < n; i++)
+            want[i] = x[i] * 0.22f;
+        memcpy(y, x, n * sizeof *y);
+        kernel_scale(kernel, y, 0.22f, n);
+        ck_assert(same_floats(y, want, n) && y[n] == 77);
+        for (uint32_t i = 0; i < n; i++)
+            want[i] = fmaf(x[i], 0.22f, up[i]);
+        memcpy(y, up, n * sizeof *y);
+        kernel_add_scaled(kernel, y, x, 0.22f, n);
+        ck_assert(same_floats(y, want, n) && y[n] == 77);
+    }
+    free(x);
+    free(up);
     free(y);
     free(want);
 }
@@ -675,8 +809,11 @@ int main(void)
     tcase_add_loop_test(matrices, multiply_is_canonical, 0, 3);
     tcase_add_test(matrices, multiply_leaves_missing_lanes);
     tcase_add_test(matrices, products_together_equal_products_alone);
+    tcase_add_test(matrices, products_of_several_x_equal_products_alone);
     TCase *rows = tcase_create("rows");
     tcase_add_loop_test(rows, rms_norm_is_canonical, 0, N_SIZES);
+    tcase_add_loop_test(rows, layer_norm_is_canonical, 0, N_SIZES);
+    tcase_add_loop_test(rows, activations_are_canonical, 0, N_SIZES);
     tcase_add_loop_test(rows, element_operations_are_canonical, 0, N_SIZES);
     tcase_add_loop_test(rows, rope_is_canonical, 0, 10);
     tcase_add_test(rows, exp_has_the_bits_of_the_scalar_one);
