@@ -49,6 +49,17 @@ cp expected short
 "$python" "$TOP/tests/tools/oracle.py" phi3-long.gguf "$few" >expected
 cmp -s short expected && fail "the factors do not matter"
 
+begin "the kept layout, of fused matrices and of experts too, gives the same state"
+export XDG_CACHE_HOME="$PWD/cache"
+for model in 'phi3 Q8_0' 'mixtral Q4_K' 'qwen2moe Q4_0' 'gpt2 Q6_K'; do
+    "$MAKE" --family ${model% *} --type ${model#* } kept.gguf
+    prefill -m kept.gguf --repack never few >plain
+    expect_status 0 prefill -v -m kept.gguf --repack only few
+    expect_same out plain
+    grep -q 'interleaved layout' err || fail "$model: $(brief err)"
+done
+unset XDG_CACHE_HOME
+
 # refused KEY=VALUE MODEL PATTERN
 refused() {
     "$python" "$TOP/tests/tools/oracle.py" --set "$1" "$2" >edited.gguf || fail "oracle.py"

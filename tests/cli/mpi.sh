@@ -13,6 +13,8 @@ unset PMIX_RANK OMPI_COMM_WORLD_SIZE SLURM_STEP_NUM_TASKS PMI_SIZE
 
 "$MAKE" --context 2048 F32.gguf
 "$MAKE" --context 2048 --type Q8_0 --family qwen3 Q8_0.gguf
+"$MAKE" --context 2048 --type F16 --family gemma3 windows.gguf
+"$MAKE" --context 2048 --type Q8_0 --family qwen2moe experts.gguf
 
 begin "the bytes of one process: ranks, prompts, threads, batches, fresh and resumed, F32 and Q8_0"
 ranks='1 2 3 4 5 8' lengths='1 2 5 63 64 65 257 1000' holds='1 40 64 130'
@@ -60,6 +62,22 @@ for type in F32 Q8_0; do
         echo "$r 1 64 all each $type.gguf $type.40.all $type.40.held 257.40.tokens"
     done
 done >list
+# sliding windows, and a mixture of experts
+for type in windows experts; do
+    for n in 1 64 130; do
+        prefill -m $type.gguf --repack never $n.tokens >$type.$n.held
+    done
+    for n in 65 257; do
+        prefill -m $type.gguf --repack never $n.tokens >$type.$n
+        for r in 2 3 8; do
+            echo "$r 1 512 last one $type.gguf $type.$n $n.tokens"
+            echo "$r 2 100 last one $type.gguf $type.$n $type.64.held $n.64.tokens"
+        done
+    done
+    prefill -m $type.gguf --repack never --logits all 257.tokens >$type.all
+    echo "3 1 64 all each $type.gguf $type.all 257.tokens"
+    echo "5 1 9 last one $type.gguf $type.257 $type.130.held 257.130.tokens"
+done >>list
 mpirun -n 8 "$MATRIX" list >out 2>err || fail "status $? ($(brief err))"
 [ "$(grep -c '^same' out)" -eq "$(wc -l <list)" ] || fail "$(grep -v '^same' out | head -n 3 | tr '\n' '|') ($(brief err))"
 [ -z "$why" ] || finish

@@ -151,6 +151,11 @@ static const struct {
     {"llama", TENSOR_F32, 64, 4}, {"llama", TENSOR_F16, 96, 4}, {"llama", TENSOR_BF16, 64, 8}, {"llama", TENSOR_Q8_0, 64, 2},
     {"qwen2", TENSOR_F16, 64, 4}, {"qwen3", TENSOR_Q8_0, 64, 4}, {"llama", TENSOR_Q4_0, 64, 4}, {"llama", TENSOR_Q4_K, 256, 8},
     {"llama", TENSOR_Q6_K, 256, 8},
+    /* the other families; their windows are shorter than N */
+    {"mistral", TENSOR_F16, 64, 4}, {"gpt2", TENSOR_Q8_0, 64, 4}, {"gemma", TENSOR_F32, 64, 4}, {"gemma2", TENSOR_Q4_0, 64, 4},
+    {"gemma3", TENSOR_F16, 64, 4}, {"phi3", TENSOR_Q8_0, 64, 4}, {"phi3-long", TENSOR_F32, 96, 4}, {"olmo2", TENSOR_F16, 64, 4},
+    {"olmo3", TENSOR_F32, 64, 4}, {"granite", TENSOR_BF16, 64, 4}, {"mixtral", TENSOR_Q8_0, 64, 4}, {"granitemoe", TENSOR_F16, 64, 4},
+    {"qwen2moe", TENSOR_F32, 64, 4}, {"qwen3moe", TENSOR_Q4_K, 256, 8},
 };
 
 START_TEST(made_models)
