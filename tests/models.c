@@ -31,6 +31,7 @@ enum {
     YARN = 262144,
     PATTERN = 524288, /* of windows, written layer by layer: three local, one not */
     NOPE = 1048576,
+    TIED = 2097152,
 };
 static const struct model_kind {
     const char *name, *family;
@@ -45,9 +46,9 @@ static const struct model_kind {
     {"qwen2-yarn", "qwen2", BIASES | YARN, 2, 0},
     {"qwen3", "qwen3", QK_NORM_HEAD, 2, 0},
     {"gpt2", "gpt2", LAYER_NORM | FUSED_QKV, 2, 0},
-    {"gemma", "gemma", WIDE_HEADS, 2, 0},
-    {"gemma2", "gemma2", WIDE_HEADS | POST_NORMS | SOFTCAPS, 3, 40},
-    {"gemma3", "gemma3", WIDE_HEADS | POST_NORMS | QK_NORM_HEAD | LINEAR, 7, 40},
+    {"gemma", "gemma", TIED | WIDE_HEADS, 2, 0},
+    {"gemma2", "gemma2", TIED | WIDE_HEADS | POST_NORMS | SOFTCAPS, 3, 40},
+    {"gemma3", "gemma3", TIED | WIDE_HEADS | POST_NORMS | QK_NORM_HEAD | LINEAR, 7, 40},
     {"phi3", "phi3", FUSED_QKV | FUSED_GATE | PARTIAL, 2, 40},
     {"phi3-long", "phi3", FUSED_QKV | FUSED_GATE | LONGROPE, 2, 0},
     {"olmo2", "olmo2", QK_NORM_WHOLE | POST_NORMS | NO_PRE_NORMS, 2, 0},
@@ -75,6 +76,7 @@ struct model_plan model_plan(const char *name, uint32_t type)
             plan.kind = &kinds[i];
             plan.family = kinds[i].family;
             plan.n_layers = kinds[i].n_layers;
+            plan.tied = kinds[i].has & TIED;
         }
     return plan;
 }
@@ -456,10 +458,10 @@ static void write_settings(struct settings *s, const struct model_plan *p)
         set_f32(s, "final_logit_softcapping", 3);
     }
     if (has & SCALES) {
-        set_f32(s, "embedding_scale", 12);
-        set_f32(s, "residual_scale", 0.22f);
-        set_f32(s, "logit_scale", 3);
-        set_f32(s, "attention.scale", 0.1f);
+        set_f32(s, "embedding_scale", 1.5f);
+        set_f32(s, "residual_scale", 0.6f);
+        set_f32(s, "logit_scale", 1.3f);
+        set_f32(s, "attention.scale", 0.4f);
     }
     if (has & EXPERTS) {
         set_u32(s, "expert_count", N_EXPERTS);
