@@ -46,6 +46,12 @@ static bool more_bits(uint32_t layer, uint32_t n_layers)
     return layer < eighth || layer >= n_layers - eighth || (layer - eighth) % 3 == 2;
 }
 
+/* Vectors, and what many decisions or all positions hang on: routers and learned positions. */
+static bool stays(const struct gguf_tensor *t, const char *name)
+{
+    return t->n_dims < 2 || t->n_dims > 3 || strstr(name, "ffn_gate_inp.") || strcmp(name, "position_embd.weight") == 0;
+}
+
 static enum tensor_type type_for(const struct gguf *gguf, const struct gguf_tensor *t, const struct mix *mix,
                                  uint32_t n_layers)
 {
@@ -53,13 +59,13 @@ static enum tensor_type type_for(const struct gguf *gguf, const struct gguf_tens
     uint32_t layer;
     char name[64], tail[40] = "";
     snprintf(name, sizeof name, "%.*s", (int)t->name.length, t->name.bytes);
-    if (t->n_dims != 2)
-        return (enum tensor_type)t->type->type; /* norms, biases, factors stay as they are */
+    if (stays(t, name))
+        return (enum tensor_type)t->type->type;
     if (strcmp(name, "output.weight") == 0 ||
         (strcmp(name, "token_embd.weight") == 0 && !gguf_tensor(gguf, "output.weight")))
         type = mix->output;
     else if (mix->more && sscanf(name, "blk.%u.%39s", &layer, tail) == 2 && more_bits(layer, n_layers) &&
-             (strcmp(tail, "attn_v.weight") == 0 || strcmp(tail, "ffn_down.weight") == 0))
+             (strcmp(tail, "attn_v.weight") == 0 || strncmp(tail, "ffn_down", 8) == 0))
         type = mix->output;
     if (t->dims[0] % tensor_type_facts(type)->block_items) /* rows that are not whole blocks */
         type = t->dims[0] % 32 ? TENSOR_F16 : TENSOR_Q8_0;
@@ -99,12 +105,13 @@ static void write_tensor(struct gguf_writer *writer, struct output *output, cons
         return;
     }
     const struct tensor_type_facts *facts = tensor_type_facts(type);
-    struct job job = {.source = {(enum tensor_type)t->type->type, false, (uint32_t)t->dims[1], (uint32_t)t->dims[0], t->data},
+    size_t rows = (size_t)(t->dims[1] * t->dims[2]); /* those of all experts, one below the other */
+    struct job job = {.source = {(enum tensor_type)t->type->type, false, (uint32_t)rows, (uint32_t)t->dims[0], t->data},
                       .type = type,
                       .row_bytes = (size_t)(t->dims[0] / facts->block_items * facts->block_bytes)};
-    size_t bytes = job.row_bytes * (size_t)t->dims[1];
+    size_t bytes = job.row_bytes * rows;
     job.out = allocate(bytes, 1);
-    threads_run(threads, (size_t)t->dims[1], 1, quantize_rows, &job);
+    threads_run(threads, rows, 1, quantize_rows, &job);
     if (job.bad_row)
         die(STATUS_INPUT, "tensor %.*s: row %u has a value that is not finite", (int)t->name.length, t->name.bytes,
             job.bad_row - 1);
@@ -170,8 +177,8 @@ int main(int argc, char **argv)
         const struct gguf_tensor *t = &gguf->tensors[i];
         enum tensor_type type = type_for(gguf, t, mix, n_layers);
         if (verbose)
-            warn("%.*s: %" PRIu64 " x %" PRIu64 ", %s to %s", (int)t->name.length, t->name.bytes, t->dims[0], t->dims[1],
-                 t->type->name, tensor_type_facts(type)->name);
+            warn("%.*s: %" PRIu64 " x %" PRIu64 ", %s to %s", (int)t->name.length, t->name.bytes, t->dims[0],
+                 t->dims[1] * t->dims[2], t->type->name, tensor_type_facts(type)->name);
         else if (progress && time(NULL) > begin)
             fprintf(stderr, "\rtensor %zu of %zu", i + 1, gguf->n_tensors);
         write_tensor(writer, &output, t, type, threads);

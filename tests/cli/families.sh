@@ -49,6 +49,18 @@ cp expected short
 "$python" "$TOP/tests/tools/oracle.py" phi3-long.gguf "$few" >expected
 cmp -s short expected && fail "the factors do not matter"
 
+begin "windows limit what is seen, not what is kept: a state can be cut back"
+other=$(echo "$ids" | sed 's/^\(\([0-9]*,\)\{60\}\)[0-9]*/\17/')
+stream other "tokens([$other])"
+for model in mistral gemma2 gemma3 phi3; do
+    prefill -m $model.gguf other >state
+    prefill -m $model.gguf ids >fresh
+    expect_status 0 prefill -v -m $model.gguf --reuse state ids
+    expect_same out fresh
+    grep -q '^prefill: .*140 ' err || fail "$model: not 140 positions evaluated: $(brief err)"
+done
+[ "$(stat -c %s fresh)" -eq "$(prefill -m phi3-long.gguf ids | wc -c)" ] || fail "a state with windows has another size"
+
 begin "the kept layout, of fused matrices and of experts too, gives the same state"
 export XDG_CACHE_HOME="$PWD/cache"
 for model in 'phi3 Q8_0' 'mixtral Q4_K' 'qwen2moe Q4_0' 'gpt2 Q6_K'; do

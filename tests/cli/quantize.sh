@@ -31,6 +31,16 @@ begin "quantize: the mix of Q4_K_M"
 quantize -v --type Q4_K_M -o mixed.gguf big.gguf 2>log
 grep -q 'output.weight.* to Q6_K' log || fail "output: $(brief log)"
 grep -q 'norm.weight.* F32 to F32' log || fail "norms: $(brief log)"
+begin "quantize: experts are matrices, routers and learned positions stay"
+"$MAKE" --dim 256 --family qwen2moe experts-full.gguf
+expect_status 0 quantize -v --type Q4_K -o experts.gguf experts-full.gguf
+grep -q 'blk.0.ffn_up_exps.weight: 256 x 1536, F32 to Q4_K' err || fail "experts: $(grep exps err | head -n 1)"
+grep -q 'ffn_gate_inp.weight: .* F32 to F32' err || fail "router: $(grep gate_inp err | head -n 1)"
+expect_status 0 sh -c "tokenize -m experts.gguf 'the other' | prefill -m experts.gguf | sample"
+"$MAKE" --dim 256 --family gpt2 positions-full.gguf
+expect_status 0 quantize -v --type Q8_0 -o positions.gguf positions-full.gguf
+grep -q 'position_embd.weight: .* F32 to F32' err || fail "positions: $(brief err)"
+expect_status 0 sh -c "tokenize -m positions.gguf 'the other' | prefill -m positions.gguf | sample"
 begin "quantize: threads do not show in the bytes, and standard output works"
 quantize -t 1 --type Q4_K full.gguf >one
 cmp -s one Q4_K.gguf || fail "differs"
