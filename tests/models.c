@@ -32,6 +32,7 @@ enum {
     PATTERN = 524288, /* of windows, written layer by layer: three local, one not */
     NOPE = 1048576,
     TIED = 2097152,
+    SPLIT = 4194304, /* a tensor for each expert */
 };
 static const struct model_kind {
     const char *name, *family;
@@ -42,6 +43,7 @@ static const struct model_kind {
     {"mistral", "llama", 0, 2, 40},
     {"llama3", "llama", ROPE_FREQS, 2, 0},
     {"mixtral", "llama", EXPERTS, 2, 0},
+    {"mixtral-split", "llama", EXPERTS | SPLIT, 2, 0},
     {"qwen2", "qwen2", BIASES, 2, 0},
     {"qwen2-yarn", "qwen2", BIASES | YARN, 2, 0},
     {"qwen3", "qwen3", QK_NORM_HEAD, 2, 0},
@@ -298,8 +300,18 @@ static void plan_feed_forward(const struct model_plan *p, struct plan_tensors *t
     float s = 1 / sqrtf((float)d), down = 1 / sqrtf((float)f);
     if (!(has & NO_PRE_NORMS))
         tensor(t, 0, 0, d, 0, "blk.%u.ffn_norm.weight", i);
-    if (has & EXPERTS) {
+    if (has & EXPERTS)
         tensor(t, 0, N_EXPERTS, d, s, "blk.%u.ffn_gate_inp.weight", i);
+    if (has & SPLIT) {
+        for (uint32_t e = 0; e < N_EXPERTS; e++) {
+            char name[3][48];
+            for (int k = 0; k < 3; k++)
+                snprintf(name[k], sizeof name[k], "blk.%%u.ffn_%s.%u.weight", (const char *[]){"gate", "up", "down"}[k], e);
+            tensor(t, 0, f, d, s, name[0], i);
+            tensor(t, 0, f, d, s, name[1], i);
+            tensor(t, 0, d, f, down, name[2], i);
+        }
+    } else if (has & EXPERTS) {
         tensor(t, N_EXPERTS, f, d, s, "blk.%u.ffn_gate_exps.weight", i);
         tensor(t, N_EXPERTS, f, d, s, "blk.%u.ffn_up_exps.weight", i);
         tensor(t, N_EXPERTS, d, f, down, "blk.%u.ffn_down_exps.weight", i);
@@ -327,7 +339,7 @@ static void plan_feed_forward(const struct model_plan *p, struct plan_tensors *t
 
 static struct plan_tensors plan_tensors(const struct model_plan *p)
 {
-    struct plan_tensors t = {allocate(24 * (p->n_layers + (size_t)1), sizeof *t.item), 0};
+    struct plan_tensors t = {allocate(32 * (p->n_layers + (size_t)1), sizeof *t.item), 0};
     unsigned has = p->kind->has;
     uint64_t d = p->dim;
     float s = 1 / sqrtf((float)d);

@@ -14,8 +14,8 @@ struct model_plan {
     bool spm; /* an SPM vocabulary; otherwise byte-level BPE */
     bool tied;
 };
-/* A plan with every size set.  The name is that of a family, or of a variant of one: mistral, mixtral, llama3,
- * phi3-long, olmo3, qwen2-yarn, granite-nope; NULL as the plan's family where it is unknown. */
+/* A plan with every size set.  The name is that of a family or of a variant of one (models.c); NULL as the plan's
+ * family where it is unknown. */
 struct model_plan model_plan(const char *name, uint32_t type);
 /* The names in turn, ended by NULL. */
 const char *model_plan_name(size_t index);

@@ -1,13 +1,14 @@
-/* The mixture of experts (Shazeer et al. 2017, arXiv 1701.06538): a router chooses a few feed-forward blocks for
- * each token, and their outputs are summed with its weights.
+/* The mixture of experts (Shazeer et al. 2017, arXiv 1701.06538): a router chooses a few
+ * feed-forward blocks for each token, and their outputs are summed with its weights.
  *
- * The order is canonical: the experts with the largest logits are chosen, of equals the lower id; their weights are
- * exp(logit - largest) over the sum, in ascending id, of those of the chosen (or of all, where the weights are not
- * normalised), times the scale; outputs are summed in ascending id, from 0, with one fused multiply-add each, and then
- * that of the shared expert, weighted by the sigmoid of its own gate where it has one.
+ * The order is canonical: the experts with the largest logits are chosen, of equals the lower id;
+ * their weights are exp(logit - largest) over the sum, in ascending id, of those of the chosen (or
+ * of all, where the weights are not normalised), times the scale; outputs are summed in ascending
+ * id, from 0, with one fused multiply-add each, and then that of the shared expert, weighted by the
+ * sigmoid of its own gate where it has one.
  *
- * Rows are grouped by expert, so that each matrix is read once and meets many rows at a time; the bits of a row do
- * not depend on its company. */
+ * Rows are grouped by expert, so that each matrix is read once and meets many rows at a time; the
+ * bits of a row do not depend on its company. */
 #include "model/internal.h"
 
 #include <stdlib.h>
@@ -77,7 +78,8 @@ static uint32_t best_expert(const float *logits, const bool *taken, uint32_t n)
 }
 
 /* One row: which experts, ascending, and their weights. */
-static void choose(const struct expert_settings *e, const float *logits, bool *taken, uint32_t *chosen, float *weight)
+static void choose(const struct expert_settings *e, const float *logits, bool *taken,
+                   uint32_t *chosen, float *weight)
 {
     memset(taken, 0, e->n * sizeof *taken);
     float largest = 0, sum = 0;
@@ -108,7 +110,8 @@ static void choose_rows(void *context, int thread, size_t begin, size_t end)
     bool *taken = allocate(e->n, sizeof *taken);
     (void)thread;
     for (size_t i = begin; i < end; i++)
-        choose(e, s->logits + i * e->n, taken, s->chosen + i * e->n_used, s->weight + i * e->n_used);
+        choose(e, s->logits + i * e->n, taken, s->chosen + i * e->n_used,
+               s->weight + i * e->n_used);
     free(taken);
 }
 
@@ -157,13 +160,16 @@ static void sum_rows(void *context, int thread, size_t begin, size_t end)
     }
 }
 
-/* Puts one product of each expert that has rows after the `n` there are; returns how many there are then. */
-static size_t add_products(struct expert_scratch *s, const struct matrix *w, uint32_t n_experts, float *y, size_t n)
+/* Puts one product of each expert that has rows after the `n` there are; returns how many there are
+ * then. */
+static size_t add_products(struct expert_scratch *s, const struct matrix *w, uint32_t n_experts,
+                           float *y, size_t n)
 {
     for (uint32_t i = 0; i < n_experts; i++)
         if (s->first[i + 1] > s->first[i]) {
             s->x_of[n] = s->activations[i];
-            s->products[n++] = (struct product){&w[i], y + (size_t)s->first[i] * w[i].rows, w[i].rows};
+            s->products[n++] =
+                (struct product){&w[i], y + (size_t)s->first[i] * w[i].rows, w[i].rows};
         }
     return n;
 }
@@ -171,10 +177,12 @@ static size_t add_products(struct expert_scratch *s, const struct matrix *w, uin
 static void set_inputs(struct expert_scratch *s, uint32_t n_experts, const float *x, uint32_t cols)
 {
     for (uint32_t i = 0; i < n_experts; i++)
-        activations_set(s->activations[i], x + (size_t)s->first[i] * cols, s->first[i + 1] - s->first[i], cols);
+        activations_set(s->activations[i], x + (size_t)s->first[i] * cols,
+                        s->first[i + 1] - s->first[i], cols);
 }
 
-void feed_forward_experts(struct model *m, const struct layer *layer, const float *x, float *y, uint32_t rows)
+void feed_forward_experts(struct model *m, const struct layer *layer, const float *x, float *y,
+                          uint32_t rows)
 {
     const struct expert_settings *e = &m->hyper.experts;
     const struct experts *experts = &layer->experts;

@@ -1,9 +1,10 @@
 /* The families, and their settings in the file's metadata.
  *
- * Sources: llama (Touvron et al. 2023, arXiv 2302.13971; its mixture Mixtral, 2401.04088), qwen2 and qwen2moe
- * (2407.10671), qwen3 and qwen3moe (2505.09388), gpt2 (Radford et al. 2019), gemma (2403.08295), gemma2 (2408.00118),
- * gemma3 (2503.19786), phi3 (2404.14219), olmo2 (2501.00656), granite and granitemoe (2505.08699 and the model cards).
- * Names of keys and what holds without them: gguf-py's constants and the readers of llama.cpp. */
+ * Sources: llama (Touvron et al. 2023, arXiv 2302.13971; its mixture Mixtral, 2401.04088), qwen2
+ * and qwen2moe (2407.10671), qwen3 and qwen3moe (2505.09388), gpt2 (Radford et al. 2019), gemma
+ * (2403.08295), gemma2 (2408.00118), gemma3 (2503.19786), phi3 (2404.14219), olmo2 (2501.00656),
+ * granite and granitemoe (2505.08699 and the model cards). Names of keys and what holds without
+ * them: gguf-py's constants and the readers of llama.cpp. */
 #include "model/internal.h"
 
 #include <math.h>
@@ -95,8 +96,9 @@ static const struct family families[] = {
 };
 #define N_FAMILIES (sizeof families / sizeof *families)
 
-/* The settings that there are, who reads them, and the values that change nothing (NONE: no such value).  A family's
- * setting that is not here, and one that its family does not read and that would change something, is refused. */
+/* The settings that there are, who reads them, and the values that change nothing (NONE: no such
+ * value).  A family's setting that is not here, and one that its family does not read and that
+ * would change something, is refused. */
 #define NONE NAN
 static const struct setting {
     const char *key;
@@ -127,7 +129,9 @@ static const struct setting {
     {"rope.scaling.yarn_ext_factor", 0, {1, 1}},
     {"rope.scaling.yarn_attn_factor", 0, {1, 1}},
     {"rope.scaling.yarn_log_multiplier", 0, {0, 0}},
-    {"rope.scaling.finetuned", READS_ALWAYS, {NONE, NONE}}, /* granite reads it, elsewhere it is a note */
+    {"rope.scaling.finetuned",
+     READS_ALWAYS,
+     {NONE, NONE}}, /* granite reads it, elsewhere it is a note */
     {"rope.freq_base_swa", READS_LOCAL_ROPE, {NONE, NONE}},
     {"attention.sliding_window", READS_WINDOW, {0, 0}},
     {"attention.sliding_window_pattern", READS_WINDOW, {NONE, NONE}},
@@ -172,7 +176,8 @@ const struct family *family_find(const struct gguf *gguf, struct error *error)
     for (size_t i = 0; i < N_FAMILIES; i++) {
         if (gguf_equal(name, families[i].name))
             return &families[i];
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", families[i].name);
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
+                 families[i].name);
     }
     error_set(error, STATUS_INPUT, "model family '%.*s' is not supported (these are: %s)",
               (int)(name.length < 100 ? name.length : 100), name.bytes, known);
@@ -196,8 +201,9 @@ static double number_of(const struct gguf *gguf, const struct gguf_value *value)
     return gguf_f32(gguf, key, &real, &ignored) == GGUF_FOUND ? (double)real : (double)NAN;
 }
 
-static bool check_setting(const struct hyperparameters *h, const struct family *family, const struct gguf *gguf,
-                          const struct gguf_value *value, struct error *error)
+static bool check_setting(const struct hyperparameters *h, const struct family *family,
+                          const struct gguf *gguf, const struct gguf_value *value,
+                          struct error *error)
 {
     char key[128];
     const char *suffix = key + strlen(family->name) + 1;
@@ -210,8 +216,8 @@ static bool check_setting(const struct hyperparameters *h, const struct family *
     if (setting == settings + N_SETTINGS)
         return error_set(error, STATUS_INPUT, "%s is not implemented", key);
     double number = number_of(gguf, value);
-    if (setting->readers & (family->reads | READS_ALWAYS) || number == (double)setting->neutral[0] ||
-        number == (double)setting->neutral[1])
+    if (setting->readers & (family->reads | READS_ALWAYS) ||
+        number == (double)setting->neutral[0] || number == (double)setting->neutral[1])
         return true;
     if (strcmp(suffix, "attention.sliding_window") == 0 && number >= h->model_context)
         return true; /* as wide as the context */
@@ -220,8 +226,8 @@ static bool check_setting(const struct hyperparameters *h, const struct family *
     return error_set(error, STATUS_INPUT, "%s = %g is not implemented", key, number);
 }
 
-static bool check_settings(const struct hyperparameters *h, const struct family *family, const struct gguf *gguf,
-                           struct error *error)
+static bool check_settings(const struct hyperparameters *h, const struct family *family,
+                           const struct gguf *gguf, struct error *error)
 {
     size_t length = strlen(family->name);
     for (size_t i = 0; i < gguf->n_values; i++) {
@@ -249,7 +255,8 @@ static const char *key_of(struct reader *r, const char *suffix)
 }
 
 /* A size of 1 to `high`; `fallback` 0: required. */
-static bool read_size(struct reader *r, const char *suffix, uint32_t high, uint32_t fallback, uint32_t *value)
+static bool read_size(struct reader *r, const char *suffix, uint32_t high, uint32_t fallback,
+                      uint32_t *value)
 {
     *value = fallback;
     enum gguf_answer answer = gguf_u32(r->gguf, key_of(r, suffix), value, r->error);
@@ -258,7 +265,8 @@ static bool read_size(struct reader *r, const char *suffix, uint32_t high, uint3
     if (answer == GGUF_ABSENT && !fallback)
         return error_set(r->error, STATUS_INPUT, "%s is missing", r->key);
     if (*value == 0 || *value > high)
-        return error_set(r->error, STATUS_INPUT, "%s: expected 1 to %u, found %u", r->key, high, *value);
+        return error_set(r->error, STATUS_INPUT, "%s: expected 1 to %u, found %u", r->key, high,
+                         *value);
     return true;
 }
 
@@ -269,7 +277,8 @@ static bool read_count(struct reader *r, const char *suffix, uint32_t high, uint
     if (gguf_u32(r->gguf, key_of(r, suffix), value, r->error) < 0)
         return false;
     if (*value > high)
-        return error_set(r->error, STATUS_INPUT, "%s: expected 0 to %u, found %u", r->key, high, *value);
+        return error_set(r->error, STATUS_INPUT, "%s: expected 0 to %u, found %u", r->key, high,
+                         *value);
     return true;
 }
 
@@ -280,7 +289,8 @@ static bool read_factor(struct reader *r, const char *suffix, float *value)
     if (gguf_f32(r->gguf, key_of(r, suffix), &found, r->error) < 0)
         return false;
     if (!(found >= 0) || !isfinite(found))
-        return error_set(r->error, STATUS_INPUT, "%s: expected 0 or more, found %g", r->key, (double)found);
+        return error_set(r->error, STATUS_INPUT, "%s: expected 0 or more, found %g", r->key,
+                         (double)found);
     *value = found > 0 ? found : *value;
     return true;
 }
@@ -298,21 +308,24 @@ static bool read_sizes(struct reader *r, struct hyperparameters *h)
         !read_size(r, "context_length", 1 << 24, 0, &h->model_context))
         return false;
     if (h->n_heads % c->n_kv_heads)
-        return error_set(r->error, STATUS_INPUT, "%s.attention.head_count_kv: %u does not divide the %u heads",
-                         r->family, c->n_kv_heads, h->n_heads);
+        return error_set(r->error, STATUS_INPUT,
+                         "%s.attention.head_count_kv: %u does not divide the %u heads", r->family,
+                         c->n_kv_heads, h->n_heads);
     return true;
 }
 
 static bool read_epsilon(struct reader *r, struct hyperparameters *h, const struct family *family)
 {
-    const char *suffix = family->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    const char *suffix =
+        family->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     enum gguf_answer answer = gguf_f32(r->gguf, key_of(r, suffix), &h->norm_epsilon, r->error);
     if (answer == GGUF_ABSENT)
         return error_set(r->error, STATUS_INPUT, "%s is missing", r->key);
     if (answer == GGUF_WRONG)
         return false;
     if (!(h->norm_epsilon >= 0) || !(h->norm_epsilon < 1))
-        return error_set(r->error, STATUS_INPUT, "%s: expected 0 to 1, found %g", r->key, (double)h->norm_epsilon);
+        return error_set(r->error, STATUS_INPUT, "%s: expected 0 to 1, found %g", r->key,
+                         (double)h->norm_epsilon);
     return true;
 }
 
@@ -327,7 +340,8 @@ static bool read_scales(struct reader *r, struct hyperparameters *h, const struc
     h->logit_softcap = family->logit_softcap;
     if (!read_factor(r, "attention.scale", &h->attention_scale) ||
         !read_factor(r, "embedding_scale", &h->embedding_scale) ||
-        !read_factor(r, "residual_scale", &h->residual_scale) || !read_factor(r, "logit_scale", &logits) ||
+        !read_factor(r, "residual_scale", &h->residual_scale) ||
+        !read_factor(r, "logit_scale", &logits) ||
         !read_factor(r, "attn_logit_softcapping", &h->attention_softcap) ||
         !read_factor(r, "final_logit_softcapping", &h->logit_softcap))
         return false;
@@ -337,7 +351,8 @@ static bool read_scales(struct reader *r, struct hyperparameters *h, const struc
     return true;
 }
 
-/* Older files give only feed_forward_length: the experts' width, or that of all experts used together. */
+/* Older files give only feed_forward_length: the experts' width, or that of all experts used
+ * together. */
 static bool read_experts(struct reader *r, struct hyperparameters *h, const struct family *family)
 {
     struct expert_settings *e = &h->experts;
@@ -347,8 +362,10 @@ static bool read_experts(struct reader *r, struct hyperparameters *h, const stru
         return false;
     if (e->n == 0) {
         if (family->needs_experts)
-            return error_set(r->error, STATUS_INPUT, "%s: a model of this family has experts", r->key);
-        return h->n_ffn || error_set(r->error, STATUS_INPUT, "%s is missing", key_of(r, "feed_forward_length"));
+            return error_set(r->error, STATUS_INPUT, "%s: a model of this family has experts",
+                             r->key);
+        return h->n_ffn ||
+               error_set(r->error, STATUS_INPUT, "%s is missing", key_of(r, "feed_forward_length"));
     }
     if (!read_size(r, "expert_used_count", e->n, 0, &e->n_used))
         return false;
@@ -382,12 +399,15 @@ bool family_read(struct hyperparameters *h, const struct family *family, const s
     h->family = family->name;
     if (gguf_text(gguf, "general.name", &name, error) < 0)
         return false;
-    snprintf(h->name, sizeof h->name, "%.*s", (int)(name.length < 100 ? name.length : 100), name.bytes);
-    if (!read_sizes(r, h) || !check_settings(h, family, gguf, error) || !read_epsilon(r, h, family) ||
-        !read_scales(r, h, family) || !read_experts(r, h, family) || !read_window(r, h, family))
+    snprintf(h->name, sizeof h->name, "%.*s", (int)(name.length < 100 ? name.length : 100),
+             name.bytes);
+    if (!read_sizes(r, h) || !check_settings(h, family, gguf, error) ||
+        !read_epsilon(r, h, family) || !read_scales(r, h, family) || !read_experts(r, h, family) ||
+        !read_window(r, h, family))
         return false;
     if (options->n_context > h->model_context)
-        return error_set(error, STATUS_USAGE, "a context of %u positions was asked for, the model was made for %u",
+        return error_set(error, STATUS_USAGE,
+                         "a context of %u positions was asked for, the model was made for %u",
                          options->n_context, h->model_context);
     h->n_context = options->n_context ? options->n_context : h->model_context;
     h->cache.n_layers = h->n_layers;
@@ -407,8 +427,8 @@ bool family_local_layers(bool *local, const struct hyperparameters *h, const str
         if (gguf_array(gguf, key, GGUF_BOOL, &value, error) < 0)
             return false;
         if (value->count != h->n_layers)
-            return error_set(error, STATUS_INPUT, "%s: expected %u values, found %llu", key, h->n_layers,
-                             (unsigned long long)value->count);
+            return error_set(error, STATUS_INPUT, "%s: expected %u values, found %llu", key,
+                             h->n_layers, (unsigned long long)value->count);
         for (uint32_t i = 0; i < h->n_layers; i++)
             local[i] = h->window > 0 && value->data[i] != 0;
         return true;

@@ -1,5 +1,5 @@
-/* The forward pass, top to bottom.  Shapes are in comments; `rows` is the number of tokens evaluated
- * together, whatever sequences they belong to. */
+/* The forward pass, top to bottom.  Shapes are in comments; `rows` is the number of tokens
+ * evaluated together, whatever sequences they belong to. */
 #include "model/internal.h"
 
 #include <math.h>
@@ -43,11 +43,16 @@ static struct rows rows_new(const struct model *m, uint32_t n)
 }
 
 /* Rows [begin, begin + n) of some. */
-static struct rows rows_part(const struct model *m, const struct rows *all, uint32_t begin, uint32_t n)
+static struct rows rows_part(const struct model *m, const struct rows *all, uint32_t begin,
+                             uint32_t n)
 {
     size_t dim = m->hyper.dim, angles = n_angles(m);
-    return (struct rows){n, all->x + begin * dim, all->cosine + begin * angles, all->sine + begin * angles,
-                         all->row + begin, all->seen + begin};
+    return (struct rows){n,
+                         all->x + begin * dim,
+                         all->cosine + begin * angles,
+                         all->sine + begin * angles,
+                         all->row + begin,
+                         all->seen + begin};
 }
 
 void scratch_free(struct scratch *s)
@@ -90,7 +95,8 @@ struct norm_job {
     uint32_t n;
 };
 
-static void norm_row(const struct model *m, float *y, const float *x, const struct norm *norm, uint32_t n)
+static void norm_row(const struct model *m, float *y, const float *x, const struct norm *norm,
+                     uint32_t n)
 {
     if (m->family->layer_norm)
         kernel_layer_norm(m->kernel, y, x, norm->weight, norm->bias, n, m->hyper.norm_epsilon);
@@ -106,8 +112,10 @@ static void norm_rows(void *context, int thread, size_t begin, size_t end)
         norm_row(job->model, job->y + i * job->n, job->x + i * job->n, job->norm, job->n);
 }
 
-/* The input of a block (rows, dim): in scratch, or x itself where the family does not normalise it. */
-static const float *normalise(struct model *m, const float *x, const struct norm *norm, uint32_t rows)
+/* The input of a block (rows, dim): in scratch, or x itself where the family does not normalise it.
+ */
+static const float *normalise(struct model *m, const float *x, const struct norm *norm,
+                              uint32_t rows)
 {
     struct norm_job job = {m, m->scratch.h, x, norm, m->hyper.dim};
     if (!norm->weight)
@@ -116,7 +124,8 @@ static const float *normalise(struct model *m, const float *x, const struct norm
     return job.y;
 }
 
-void multiply(struct model *m, const float *x, uint32_t cols, const struct product *products, size_t n, uint32_t rows)
+void multiply(struct model *m, const float *x, uint32_t cols, const struct product *products,
+              size_t n, uint32_t rows)
 {
     activations_set(m->activations, x, rows, cols);
     kernel_multiply(m->kernel, m->threads, products, n, m->activations);
@@ -171,7 +180,8 @@ static void finish_heads(const struct place_job *job, float *x, uint32_t heads, 
                          const struct norm *norm, size_t row)
 {
     const struct model *m = job->model;
-    const struct rope_settings *rope = &m->hyper.rope; /* dim and pairs are those of local layers too */
+    const struct rope_settings *rope =
+        &m->hyper.rope; /* dim and pairs are those of local layers too */
     uint32_t dim = m->hyper.cache.key_dim, half = rope->dim / 2;
     size_t angle = row * n_angles(m) + (size_t)m->layers[job->layer].rope * half;
     if (bias)
@@ -181,8 +191,8 @@ static void finish_heads(const struct place_job *job, float *x, uint32_t heads, 
     for (uint32_t head = 0; m->family->qk_norm == QK_NORM_HEAD && head < heads; head++)
         norm_row(m, x + head * dim, x + head * dim, norm, dim);
     if (half > 0)
-        kernel_rope(m->kernel, x, heads, dim, rope->dim, job->rows->cosine + angle, job->rows->sine + angle,
-                    rope->adjacent);
+        kernel_rope(m->kernel, x, heads, dim, rope->dim, job->rows->cosine + angle,
+                    job->rows->sine + angle, rope->adjacent);
 }
 
 static void place_rows(void *context, int thread, size_t begin, size_t end)
@@ -237,7 +247,8 @@ static void finish_rows(void *context, int thread, size_t begin, size_t end)
 }
 
 /* x += scale * norm(h + bias), h in scratch */
-static void add_block(struct model *m, const struct rows *rows, const float *bias, const struct norm *post_norm)
+static void add_block(struct model *m, const struct rows *rows, const float *bias,
+                      const struct norm *post_norm)
 {
     struct finish_job job = {m, rows->x, m->scratch.h, bias, post_norm};
     threads_run(m->threads, rows->n, 16, finish_rows, &job);
@@ -269,7 +280,8 @@ static void activate_rows(void *context, int thread, size_t begin, size_t end)
     }
 }
 
-void activate(struct model *m, const struct layer *biased, float *gate, float *up, uint32_t width, uint32_t rows)
+void activate(struct model *m, const struct layer *biased, float *gate, float *up, uint32_t width,
+              uint32_t rows)
 {
     struct activate_job job = {m, biased, gate, up, width};
     threads_run(m->threads, rows, 4, activate_rows, &job);
@@ -277,7 +289,8 @@ void activate(struct model *m, const struct layer *biased, float *gate, float *u
 
 /* ---- the parts of a layer ------------------------------------------------------------------ */
 
-/* Queries to scratch, keys and values to the cache: rope(W_q h), rope(W_k h), W_v h, h = norm(x). */
+/* Queries to scratch, keys and values to the cache: rope(W_q h), rope(W_k h), W_v h, h = norm(x).
+ */
 static void project(struct model *m, uint32_t index, const struct rows *rows, int which)
 {
     const struct layer *layer = &m->layers[index];
@@ -292,7 +305,8 @@ static void project(struct model *m, uint32_t index, const struct rows *rows, in
     threads_run(m->threads, rows->n, 4, place_rows, &place);
 }
 
-/* Keeps the rows that want logits: above the last layer's keys and values nobody needs the others. */
+/* Keeps the rows that want logits: above the last layer's keys and values nobody needs the others.
+ */
 static void keep_wanted(struct model *m, struct rows *rows)
 {
     size_t dim = m->hyper.dim, n_q = (size_t)m->hyper.n_heads * m->hyper.cache.key_dim;
@@ -312,9 +326,10 @@ static void keep_wanted(struct model *m, struct rows *rows)
     rows->n = kept;
 }
 
-/* x += W_o attention(q, keys, values), q in scratch.  The layer's keys and values lie at these offsets in the
- * pages that rows->seen names; a window leaves out what is too far behind. */
-static void attend(struct model *m, uint32_t index, const struct rows *rows, size_t key_offset, size_t value_offset)
+/* x += W_o attention(q, keys, values), q in scratch.  The layer's keys and values lie at these
+ * offsets in the pages that rows->seen names; a window leaves out what is too far behind. */
+static void attend(struct model *m, uint32_t index, const struct rows *rows, size_t key_offset,
+                   size_t value_offset)
 {
     const struct hyperparameters *h = &m->hyper;
     const struct layer *layer = &m->layers[index];
@@ -335,11 +350,13 @@ static void attend(struct model *m, uint32_t index, const struct rows *rows, siz
         rows->seen[i].first = layer->window > 0 && end > layer->window ? end - layer->window : 0;
     }
     kernel_attend(m->kernel, m->threads, &attention, rows->seen, rows->n, s->q, s->attended);
-    multiply(m, s->attended, layer->output.cols, &(struct product){&layer->output, s->h, h->dim}, 1, rows->n);
+    multiply(m, s->attended, layer->output.cols, &(struct product){&layer->output, s->h, h->dim}, 1,
+             rows->n);
     add_block(m, rows, layer->output_bias, &layer->attention_post_norm);
 }
 
-void feed_forward_dense(struct model *m, const struct layer *layer, const float *x, float *y, uint32_t rows)
+void feed_forward_dense(struct model *m, const struct layer *layer, const float *x, float *y,
+                        uint32_t rows)
 {
     struct scratch *s = &m->scratch;
     uint32_t dim = m->hyper.dim, n_ffn = m->hyper.n_ffn;
@@ -355,12 +372,13 @@ static void feed_forward(struct model *m, uint32_t index, const struct rows *row
 {
     const struct layer *layer = &m->layers[index];
     const float *h = normalise(m, rows->x, &layer->ffn_norm, rows->n);
-    (m->hyper.experts.n > 0 ? feed_forward_experts : feed_forward_dense)(m, layer, h, m->scratch.h, rows->n);
+    (m->hyper.experts.n > 0 ? feed_forward_experts : feed_forward_dense)(m, layer, h, m->scratch.h,
+                                                                         rows->n);
     add_block(m, rows, layer->down_bias, &layer->ffn_post_norm);
 }
 
-static bool check_finite(const struct model *m, const struct rows *rows, const float *x, uint32_t width, uint32_t layer,
-                         struct error *error)
+static bool check_finite(const struct model *m, const struct rows *rows, const float *x,
+                         uint32_t width, uint32_t layer, struct error *error)
 {
     size_t n = (size_t)rows->n * width, at = kernel_find_not_finite(m->kernel, x, n);
     if (at == n)
@@ -368,7 +386,8 @@ static bool check_finite(const struct model *m, const struct rows *rows, const f
     uint32_t position = rows->row[at / width].position;
     if (layer == m->hyper.n_layers)
         return error_set(error, STATUS_INPUT, "logits at position %u are not finite", position);
-    return error_set(error, STATUS_INPUT, "values in layer %u at position %u are not finite", layer, position);
+    return error_set(error, STATUS_INPUT, "values in layer %u at position %u are not finite", layer,
+                     position);
 }
 
 struct logits_job {
@@ -388,7 +407,8 @@ static void finish_logits(void *context, int thread, size_t begin, size_t end)
 }
 
 /* logits (n, n_logits) = softcap(scale * W norm(x)) */
-static bool make_logits(struct model *m, const struct rows *rows, float *logits, struct error *error)
+static bool make_logits(struct model *m, const struct rows *rows, float *logits,
+                        struct error *error)
 {
     const struct hyperparameters *h = &m->hyper;
     const float *x = normalise(m, rows->x, &m->output_norm, rows->n);
@@ -401,12 +421,14 @@ static bool make_logits(struct model *m, const struct rows *rows, float *logits,
 
 /* ---- the pass ------------------------------------------------------------------------------ */
 
-static bool check_tokens(const struct model *m, const struct model_row *rows, uint32_t n_rows, struct error *error)
+static bool check_tokens(const struct model *m, const struct model_row *rows, uint32_t n_rows,
+                         struct error *error)
 {
     for (uint32_t i = 0; i < n_rows; i++)
         if (rows[i].token >= m->hyper.n_logits)
-            return error_set(error, STATUS_INPUT, "token %u at position %u: the model knows 0 to %u",
-                             rows[i].token, rows[i].position, m->hyper.n_logits - 1);
+            return error_set(error, STATUS_INPUT,
+                             "token %u at position %u: the model knows 0 to %u", rows[i].token,
+                             rows[i].position, m->hyper.n_logits - 1);
     return true;
 }
 
@@ -450,7 +472,8 @@ bool model_evaluate(struct model *m, const struct model_row *given, uint32_t n_r
             keep_wanted(m, &rows);
         if (rows.n == 0)
             break;
-        attend(m, layer, &rows, cache_key_offset(&h->cache, layer), cache_value_offset(&h->cache, layer));
+        attend(m, layer, &rows, cache_key_offset(&h->cache, layer),
+               cache_value_offset(&h->cache, layer));
         feed_forward(m, layer, &rows);
         ok = check_finite(m, &rows, rows.x, h->dim, layer, error);
     }
@@ -472,7 +495,8 @@ struct model_pass {
     struct rows rows; /* all of them */
 };
 
-struct model_pass *model_pass_begin(struct model *m, const struct model_row *given, uint32_t n, struct error *error)
+struct model_pass *model_pass_begin(struct model *m, const struct model_row *given, uint32_t n,
+                                    struct error *error)
 {
     if (!check_tokens(m, given, n, error))
         return NULL;
@@ -505,7 +529,8 @@ bool model_pass_layer(struct model_pass *pass, uint32_t layer, uint32_t begin, u
     return check_finite(m, &rows, rows.x, m->hyper.dim, layer, error);
 }
 
-bool model_pass_logits(struct model_pass *pass, uint32_t begin, uint32_t n, float *logits, struct error *error)
+bool model_pass_logits(struct model_pass *pass, uint32_t begin, uint32_t n, float *logits,
+                       struct error *error)
 {
     struct rows rows = rows_part(pass->model, &pass->rows, begin, n);
     reserve(pass->model, n);

@@ -39,8 +39,8 @@ static uint32_t hash_tensor(uint32_t crc, const struct gguf_tensor *t)
     return crc;
 }
 
-/* A setting that most families lack counts where it changes something, so that the fingerprints of the others stay
- * what they are when a new one comes. */
+/* A setting that most families lack counts where it changes something, so that the fingerprints of
+ * the others stay what they are when a new one comes. */
 static uint32_t hash_variation(uint32_t crc, const char *name, float value, float neutral)
 {
     return value == neutral ? crc : hash_real(crc32_update(crc, name, strlen(name)), value);
@@ -50,7 +50,8 @@ static uint32_t hash_variations(uint32_t crc, const struct model *m)
 {
     const struct hyperparameters *h = &m->hyper;
     const struct expert_settings *e = &h->experts;
-    crc = hash_variation(crc, "attention_scale", h->attention_scale, 1.0f / sqrtf((float)h->cache.key_dim));
+    crc = hash_variation(crc, "attention_scale", h->attention_scale,
+                         1.0f / sqrtf((float)h->cache.key_dim));
     crc = hash_variation(crc, "attention_softcap", h->attention_softcap, 0);
     crc = hash_variation(crc, "embedding_scale", h->embedding_scale, 1);
     crc = hash_variation(crc, "residual_scale", h->residual_scale, 1);
@@ -64,14 +65,17 @@ static uint32_t hash_variations(uint32_t crc, const struct model *m)
             crc = hash_number(hash_number(crc, i), m->layers[i].window);
     for (uint32_t i = 0; h->has_local_rope && i < h->rope.dim / 2; i++)
         crc = hash_real(crc, (float)m->rope_frequency[1][i]);
-    return hash_variation(crc, "local_attention_factor", h->has_local_rope ? h->local_rope.attention_factor : 1, 1);
+    return hash_variation(crc, "local_attention_factor",
+                          h->has_local_rope ? h->local_rope.attention_factor : 1, 1);
 }
 
 static uint32_t fingerprint(const struct model *m, const struct gguf *gguf)
 {
     const struct hyperparameters *h = &m->hyper;
-    const uint32_t numbers[] = {h->n_layers, h->dim, h->n_heads, h->n_ffn, h->n_logits, h->model_context,
-                                h->cache.n_kv_heads, h->cache.key_dim, h->cache.value_dim, h->rope.dim};
+    const uint32_t numbers[] = {
+        h->n_layers,        h->dim,           h->n_heads,          h->n_ffn,
+        h->n_logits,        h->model_context, h->cache.n_kv_heads, h->cache.key_dim,
+        h->cache.value_dim, h->rope.dim};
     uint32_t crc = crc32_update(0, h->family, strlen(h->family));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         crc = hash_number(crc, numbers[i]);
@@ -87,12 +91,14 @@ static uint32_t fingerprint(const struct model *m, const struct gguf *gguf)
 
 /* ---- the model ----------------------------------------------------------------------------- */
 
-struct model *model_open(const struct gguf *gguf, const struct model_options *options, struct error *error)
+struct model *model_open(const struct gguf *gguf, const struct model_options *options,
+                         struct error *error)
 {
     struct model *m = allocate(1, sizeof *m);
     m->family = family_find(gguf, error);
     m->kernel = m->family ? kernel_choose(error) : NULL;
-    if (!m->kernel || !family_read(&m->hyper, m->family, gguf, options, error) || !find_tensors(m, gguf, error)) {
+    if (!m->kernel || !family_read(&m->hyper, m->family, gguf, options, error) ||
+        !find_tensors(m, gguf, error)) {
         model_close(m);
         return NULL;
     }

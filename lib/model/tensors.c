@@ -14,8 +14,8 @@ struct finder {
 };
 
 /* A tensor of shape (count, rows, cols), cols being the fastest; NULL: absent or wrong. */
-static const struct gguf_tensor *find(struct finder *f, const char *name, uint64_t count, uint64_t rows,
-                                      uint64_t cols, bool required)
+static const struct gguf_tensor *find(struct finder *f, const char *name, uint64_t count,
+                                      uint64_t rows, uint64_t cols, bool required)
 {
     const struct gguf_tensor *t = f->failed ? NULL : gguf_tensor(f->gguf, name);
     if (f->failed || (!t && !required))
@@ -26,14 +26,16 @@ static const struct gguf_tensor *find(struct finder *f, const char *name, uint64
         return NULL;
     }
     if (t->dims[0] != cols || t->dims[1] != rows || t->dims[2] != count || t->dims[3] != 1) {
-        error_set(f->error, STATUS_INPUT, "tensor %s: expected %llu x %llu x %llu, found %llu x %llu x %llu%s", name,
+        error_set(f->error, STATUS_INPUT,
+                  "tensor %s: expected %llu x %llu x %llu, found %llu x %llu x %llu%s", name,
                   (unsigned long long)cols, (unsigned long long)rows, (unsigned long long)count,
-                  (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], (unsigned long long)t->dims[2],
-                  t->dims[3] != 1 ? " x more" : "");
+                  (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
+                  (unsigned long long)t->dims[2], t->dims[3] != 1 ? " x more" : "");
         return NULL;
     }
     if (!kernel_supports(t->type->type)) {
-        error_set(f->error, STATUS_INPUT, "tensor %s: no kernel for type %s (%u)", name, t->type->name, t->type->type);
+        error_set(f->error, STATUS_INPUT, "tensor %s: no kernel for type %s (%u)", name,
+                  t->type->name, t->type->type);
         return NULL;
     }
     f->failed = false;
@@ -43,7 +45,8 @@ static const struct gguf_tensor *find(struct finder *f, const char *name, uint64
 
 static struct matrix matrix_of(const struct gguf_tensor *t, uint64_t first, uint64_t rows)
 {
-    struct matrix m = {(enum tensor_type)t->type->type, false, (uint32_t)rows, (uint32_t)t->dims[0], t->data};
+    struct matrix m = {(enum tensor_type)t->type->type, false, (uint32_t)rows, (uint32_t)t->dims[0],
+                       t->data};
     m.data += first * matrix_row_bytes(&m);
     return m;
 }
@@ -55,8 +58,8 @@ static struct matrix find_matrix(struct finder *f, const char *name, uint64_t ro
 }
 
 /* Matrices that lie one below the other in one tensor. */
-static void find_fused(struct finder *f, const char *name, struct matrix *const *parts, const uint64_t *rows,
-                       size_t n, uint64_t cols)
+static void find_fused(struct finder *f, const char *name, struct matrix *const *parts,
+                       const uint64_t *rows, size_t n, uint64_t cols)
 {
     uint64_t all = 0;
     for (size_t i = 0; i < n; i++)
@@ -66,13 +69,21 @@ static void find_fused(struct finder *f, const char *name, struct matrix *const 
         *parts[i] = matrix_of(t, first, rows[i]);
 }
 
-/* One matrix for each expert. */
-static struct matrix *find_experts(struct finder *f, const char *name, uint32_t n, uint64_t rows, uint64_t cols)
+/* One matrix for each expert: blk.N.PART_exps.weight, or in files of the first days
+ * blk.N.PART.EXPERT.weight. */
+static struct matrix *find_experts(struct finder *f, uint32_t layer, const char *part, uint32_t n,
+                                   uint64_t rows, uint64_t cols)
 {
-    const struct gguf_tensor *t = find(f, name, n, rows, cols, true);
+    char name[64];
     struct matrix *matrices = allocate(n, sizeof *matrices);
-    for (uint32_t i = 0; t && i < n; i++)
-        matrices[i] = matrix_of(t, i * rows, rows);
+    snprintf(name, sizeof name, "blk.%u.%s.0.weight", layer, part);
+    bool apart = gguf_tensor(f->gguf, name);
+    snprintf(name, sizeof name, "blk.%u.%s_exps.weight", layer, part);
+    const struct gguf_tensor *t = apart ? NULL : find(f, name, n, rows, cols, true);
+    for (uint32_t i = 0; i < n && (t || apart); i++) {
+        snprintf(name, sizeof name, "blk.%u.%s.%u.weight", layer, part, i);
+        matrices[i] = apart ? find_matrix(f, name, rows, cols) : matrix_of(t, i * rows, rows);
+    }
     return matrices;
 }
 
@@ -82,7 +93,8 @@ static const float *find_vector(struct finder *f, const char *name, uint64_t n, 
     const struct gguf_tensor *t = find(f, name, 1, 1, n, required);
     if (t && t->type->type != TENSOR_F32) {
         f->failed = true;
-        error_set(f->error, STATUS_INPUT, "tensor %s: expected type F32, found %s", name, t->type->name);
+        error_set(f->error, STATUS_INPUT, "tensor %s: expected type F32, found %s", name,
+                  t->type->name);
         return NULL;
     }
     return t ? (const float *)(const void *)t->data : NULL;
@@ -105,7 +117,8 @@ static struct norm find_norm(struct finder *f, const char *name, uint64_t n, boo
 
 #define BLOCK(text) (snprintf(name, sizeof name, "blk.%u." text, index), name)
 
-static void find_attention(struct finder *f, struct layer *layer, const struct model *m, uint32_t index)
+static void find_attention(struct finder *f, struct layer *layer, const struct model *m,
+                           uint32_t index)
 {
     const struct hyperparameters *h = &m->hyper;
     const struct family *family = m->family;
@@ -131,7 +144,8 @@ static void find_attention(struct finder *f, struct layer *layer, const struct m
     }
     if (family->qk_norm != QK_NORM_NONE) {
         bool whole = family->qk_norm == QK_NORM_WHOLE;
-        layer->query_norm = find_norm(f, BLOCK("attn_q_norm"), whole ? n_q : h->cache.key_dim, false);
+        layer->query_norm =
+            find_norm(f, BLOCK("attn_q_norm"), whole ? n_q : h->cache.key_dim, false);
         layer->key_norm = find_norm(f, BLOCK("attn_k_norm"), whole ? n_k : h->cache.key_dim, false);
     }
     layer->output = find_matrix(f, BLOCK("attn_output.weight"), dim, n_o);
@@ -160,16 +174,17 @@ static void find_dense(struct finder *f, struct layer *layer, const struct model
     layer->down_bias = find_vector(f, BLOCK("ffn_down.bias"), dim, family->layer_norm);
 }
 
-static void find_mixture(struct finder *f, struct layer *layer, const struct model *m, uint32_t index)
+static void find_mixture(struct finder *f, struct layer *layer, const struct model *m,
+                         uint32_t index)
 {
     const struct expert_settings *e = &m->hyper.experts;
     struct experts *experts = &layer->experts;
     char name[64];
     uint64_t dim = m->hyper.dim, ffn = m->hyper.n_ffn;
     experts->router = find_matrix(f, BLOCK("ffn_gate_inp.weight"), e->n, dim);
-    experts->gate = find_experts(f, BLOCK("ffn_gate_exps.weight"), e->n, e->n_ffn, dim);
-    experts->up = find_experts(f, BLOCK("ffn_up_exps.weight"), e->n, e->n_ffn, dim);
-    experts->down = find_experts(f, BLOCK("ffn_down_exps.weight"), e->n, dim, e->n_ffn);
+    experts->gate = find_experts(f, index, "ffn_gate", e->n, e->n_ffn, dim);
+    experts->up = find_experts(f, index, "ffn_up", e->n, e->n_ffn, dim);
+    experts->down = find_experts(f, index, "ffn_down", e->n, dim, e->n_ffn);
     if (ffn == 0)
         return;
     layer->gate = find_matrix(f, BLOCK("ffn_gate_shexp.weight"), ffn, dim);
@@ -195,8 +210,8 @@ static void find_layer(struct finder *f, struct layer *layer, const struct model
 
 /* ---- the model ----------------------------------------------------------------------------- */
 
-/* The divisors of the rotary frequencies that a file may bring along.  Those of LongRoPE are for contexts beyond the
- * original and within it. */
+/* The divisors of the rotary frequencies that a file may bring along.  Those of LongRoPE are for
+ * contexts beyond the original and within it. */
 static const float *find_rope_factors(struct finder *f, const struct hyperparameters *h)
 {
     uint64_t n = h->rope.dim / 2;
@@ -242,18 +257,21 @@ bool find_tensors(struct model *m, const struct gguf *gguf, struct error *error)
     m->embedding = find_matrix(&f, "token_embd.weight", h->n_logits, h->dim);
     if (!f.failed && (embedding->dims[1] > (1u << 24) || embedding->dims[1] == 0)) {
         f.failed = true;
-        error_set(error, STATUS_INPUT, "tensor token_embd.weight: vocabulary of %llu, expected 1 to %u",
+        error_set(error, STATUS_INPUT,
+                  "tensor token_embd.weight: vocabulary of %llu, expected 1 to %u",
                   (unsigned long long)embedding->dims[1], 1u << 24);
     }
     m->output_norm = find_norm(&f, "output_norm", h->dim, m->family->layer_norm);
-    m->output = gguf_tensor(gguf, "output.weight") ? find_matrix(&f, "output.weight", h->n_logits, h->dim)
-                                                   : m->embedding;
+    m->output = gguf_tensor(gguf, "output.weight")
+                    ? find_matrix(&f, "output.weight", h->n_logits, h->dim)
+                    : m->embedding;
     set_positions(&f, m);
     find_layers(&f, m);
     for (size_t i = 0; i < gguf->n_tensors && !f.failed; i++)
         if (!f.used[i]) {
             f.failed = true;
-            error_set(error, STATUS_INPUT, "tensor %.*s is not one that the forward pass of family %s uses",
+            error_set(error, STATUS_INPUT,
+                      "tensor %.*s is not one that the forward pass of family %s uses",
                       (int)gguf->tensors[i].name.length, gguf->tensors[i].name.bytes, h->family);
         }
     free(f.used);

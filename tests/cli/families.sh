@@ -49,6 +49,31 @@ cp expected short
 "$python" "$TOP/tests/tools/oracle.py" phi3-long.gguf "$few" >expected
 cmp -s short expected && fail "the factors do not matter"
 
+begin "gemma2 with the layers of the largest: scores are scaled by dim / heads"
+"$MAKE" --family gemma2 --layers 46 wide.gguf
+check wide.gguf few "$few"
+# varied KEY=VALUE MODEL: the setting has an effect, and it is the right one
+varied() {
+    "$python" "$TOP/tests/tools/oracle.py" --set "$1" "$2" >edited.gguf || fail "oracle.py"
+    prefill -m "$2" --cache-type f32 --logits all few >before
+    check edited.gguf few "$few"
+    python3 -S compare.py expected before >/dev/null 2>&1 && fail "$1 does not matter"
+}
+begin "settings vary what they should"
+varied qwen2moe.expert_weights_norm=true qwen2moe.gguf
+varied qwen3moe.expert_weights_norm=false qwen3moe.gguf
+varied llama.expert_weights_scale=2.5 mixtral.gguf
+varied llama.expert_used_count=5 mixtral.gguf
+varied qwen2.rope.scaling.yarn_beta_fast=1.5 qwen2-yarn.gguf
+varied qwen2.rope.scaling.factor=9.0 qwen2-yarn.gguf
+varied gemma2.rope.freq_base_swa=500.0 gemma2.gguf
+varied gemma3.rope.freq_base_swa=500.0 gemma3.gguf
+varied gemma3.attention.sliding_window_pattern=3 gemma3.gguf
+varied gemma3.final_logit_softcapping=2.0 gemma3.gguf
+varied phi3.attention.sliding_window=39 phi3.gguf
+varied phi3.rope.dimension_count=8 phi3.gguf
+varied granite.attention.scale=0.7 granite.gguf
+
 begin "windows limit what is seen, not what is kept: a state can be cut back"
 other=$(echo "$ids" | sed 's/^\(\([0-9]*,\)\{60\}\)[0-9]*/\17/')
 stream other "tokens([$other])"

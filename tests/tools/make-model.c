@@ -6,7 +6,7 @@
 
 static const char *shape;
 static const char *family = "llama", *type = "F32";
-static int64_t context = 512, vocabulary = 320, dim, seed = 7;
+static int64_t context = 512, vocabulary = 320, dim, layers, seed = 7;
 static bool spm, list;
 
 static const struct option_spec options[] = {
@@ -16,6 +16,7 @@ static const struct option_spec options[] = {
     {0, "context", "N", OPTION_INTEGER, &context, 1, 1 << 24, "context (512)", 0},
     {0, "vocabulary", "N", OPTION_INTEGER, &vocabulary, 280, 1 << 20, "tokens (320)", 0},
     {0, "dim", "N", OPTION_INTEGER, &dim, 32, 1 << 14, "dimension (64; 256 for K-quants)", 0},
+    {0, "layers", "N", OPTION_INTEGER, &layers, 1, 64, "layers (by family)", 0},
     {0, "seed", "N", OPTION_INTEGER, &seed, 0, 1e9, "seed (7)", 0},
     {0, "list", NULL, OPTION_FLAG, &list, 0, 0, "print the families and variants", 0},
     {0, "spm", NULL, OPTION_FLAG, &spm, 0, 0, "an SPM vocabulary in the place of BPE", 0},
@@ -46,6 +47,7 @@ int main(int argc, char **argv)
     plan.n_heads = 4;
     plan.n_context = (uint32_t)context;
     plan.n_vocabulary = (uint32_t)vocabulary;
+    plan.n_layers = layers ? (uint32_t)layers : plan.n_layers;
     plan.spm = spm;
     plan.seed = (uint64_t)seed;
     if (shape && !model_plan_shape(&plan, shape))

@@ -71,7 +71,7 @@ class Gguf:
             head += struct.pack('<I?', 7, text == 'true')
         elif text.isdigit():
             head += struct.pack('<II', 4, int(text))
-        elif text.replace('.', '').replace('-', '').isdigit():
+        elif text.replace('.', '').replace('-', '').isdigit(): # a real number has a point
             head += struct.pack('<If', 6, float(text))
         else:
             head += struct.pack('<IQ', 8, len(text)) + text.encode()
@@ -130,15 +130,17 @@ class Model:
         if not window:
             return False
         pattern = self.key('attention.sliding_window_pattern', None)
-        if pattern:
+        if isinstance(pattern, list):
             return pattern[layer]
-        period = {'gemma2': 2, 'gemma3': 6}.get(self.family)
+        period = pattern or {'gemma2': 2, 'gemma3': 6}.get(self.family)
         return period is None or (layer + 1) % period != 0
 
     def frequencies(self, local):
         """Radians a position of each pair, and what cosine and sine are multiplied with."""
         n = self.key('rope.dimension_count')
-        base = 10000.0 if local and self.family == 'gemma3' else self.key('rope.freq_base')
+        base = self.key('rope.freq_base')
+        if local:
+            base = self.key('rope.freq_base_swa', 10000.0 if self.family == 'gemma3' else base)
         f = base ** (-np.arange(0, n, 2) / n)
         kind, s = self.key('rope.scaling.type', 'none'), self.key('rope.scaling.factor', 1)
         original = self.key('rope.scaling.original_context_length', self.context)
@@ -152,8 +154,9 @@ class Model:
         if kind == 'linear':
             return f / s, 1
         # YaRN: pairs that turn more than 32 times within the original context stay, those below once are interpolated
+        fast, slow = self.key('rope.scaling.yarn_beta_fast', 32), self.key('rope.scaling.yarn_beta_slow', 1)
         dim_of = lambda turns: n * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
-        low, high = max(math.floor(dim_of(32)), 0), min(math.ceil(dim_of(1)), n - 1)
+        low, high = max(math.floor(dim_of(fast)), 0), min(math.ceil(dim_of(slow)), n - 1)
         ramp = np.clip((np.arange(n // 2) - low) / max(high - low, 0.001), 0, 1)
         return f / s * ramp + f * (1 - ramp), 0.1 * math.log(s) + 1
 
@@ -190,7 +193,10 @@ class Model:
             q, k = self.norm(q, at + 'attn_q_norm'), self.norm(k, at + 'attn_k_norm')
         q, k = self.rotate(q, local), self.rotate(k, local)
         k, v = (np.repeat(y, self.heads // self.kv_heads, axis=1) for y in (k, v))
-        scores = np.einsum('ihd,jhd->hij', q, k) * self.key('attention.scale', 1 / math.sqrt(self.head))
+        # the largest gemma2 and gemma3 (27B) scale by dim / heads instead of the size of a head
+        wide = {'gemma2': 46, 'gemma3': 62}.get(self.family) == self.layers
+        scale = 1 / math.sqrt(self.dim // self.heads if wide else self.head)
+        scores = np.einsum('ihd,jhd->hij', q, k) * self.key('attention.scale', scale)
         cap = self.key('attn_logit_softcapping', 0)
         if cap:
             scores = cap * np.tanh(scores / cap)
@@ -204,14 +210,20 @@ class Model:
     def gated(self, x, gate, up, down):
         return (self.act(x @ gate.T) * (x @ up.T)) @ down.T
 
+    def expert(self, at, which, e):
+        merged = at + 'ffn_%s_exps.weight' % which
+        return self.t[merged][e] if merged in self.t else self.t[at + 'ffn_%s.%d.weight' % (which, e)]
+
     def experts(self, x, at):
         logits, used = self.linear(x, at + 'ffn_gate_inp'), self.key('expert_used_count')
         y = np.zeros_like(x)
         for i, row in enumerate(logits):
             chosen = sorted(range(len(row)), key=lambda e: -row[e])[:used]
-            weights = softmax(row)[chosen] if self.family == 'qwen2moe' else softmax(row[chosen])
+            normalised = self.key('expert_weights_norm', self.family != 'qwen2moe')
+            weights = softmax(row[chosen]) if normalised else softmax(row)[chosen]
+            weights = weights * self.key('expert_weights_scale', 1)
             for e, weight in zip(chosen, weights):
-                y[i] += weight * self.gated(x[i], *(self.t[at + 'ffn_%s_exps.weight' % w][e] for w in ('gate', 'up', 'down')))
+                y[i] += weight * self.gated(x[i], *(self.expert(at, w, e) for w in ('gate', 'up', 'down')))
         if at + 'ffn_up_shexp.weight' in self.t:
             shared = self.gated(x, *(self.t[at + 'ffn_%s_shexp.weight' % w] for w in ('gate', 'up', 'down')))
             if self.family == 'qwen2moe':
