@@ -235,6 +235,43 @@ mkfifo back
     sample -n 50 | tee back | detok >out
 expect_bytes ' France.'
 
+begin "one text by hand, in the loop, in generate, and in a batch beside another"
+penalties='--repeat-penalty 1.3 --frequency-penalty 0.4 --presence-penalty 0.2 --repeat-last-n 20 --dry-multiplier 0.8 --dry-allowed-length 1'
+draw='--temp 1.5 --top-k 30 --typical 0.95 --xtc-probability 0.4 --xtc-threshold 0.05 --dynatemp-range 0.3 -s 7'
+prompt='Once upon a time there was a little'
+tokenize "$prompt" | prefill >once
+# fifo_loop STATE OPTION...: what sample answers.
+fifo_loop() {
+    state=$1
+    shift
+    rm -f back
+    mkfifo back
+    { if prefill "$state"; then cat back; else : <back; fi; } | decode-step --stream | penalize $penalties | sample $draw "$@" | tee back
+}
+fifo_loop once -n 30 >looped
+detok looped >a
+generate $penalties $draw -n 30 "$prompt" >b
+[ "$(wc -c <a)" -gt 30 ] || fail "the text is '$(cat a)'"
+expect_same a b
+cp once state
+: >answers
+for i in $(seq "$(shown looped | grep -c TOKENS)"); do
+    penalize $penalties state | sample $draw >token
+    cat token >>answers
+    decode-step state token >next && mv next state
+done
+detok answers >c
+expect_same a c
+{ tokenize --sequence 3 'The capital of Italy is a'; tokenize "$prompt"; } | prefill >both
+fifo_loop both -n 30 | detok --sequence 0 >d
+expect_same a d
+generate $draw -n 30 "$prompt" >b
+! cmp -s a b || fail "the penalties changed nothing"
+begin "of logits of all positions the last are answered, whatever filter stands between"
+tokenize "$(head -c 400 "$TOP/README.md")" >prompt.tokens
+prefill prompt.tokens | penalize --ban 5 | sample >want
+prefill --logits all prompt.tokens | penalize --ban 5 | sample >got
+expect_same want got
 begin "generate starts it when one of its options is given, and only then"
 expect_status 0 generate --ban ' Paris' 'The capital of France is'
 expect_bytes ' France.'

@@ -419,6 +419,58 @@ START_TEST(draws_follow_the_probabilities)
 }
 END_TEST
 
+/* Any bits as logits, options at their ends: an answer that can be selected, or a message. */
+START_TEST(any_logits_have_an_answer_or_an_error)
+{
+    static const float extremes[] = {0, -0.0f, 1e-45f, -1e-45f, 3.4e38f, -3.4e38f, 1, -INFINITY, 88, -104};
+    int answers = 0, errors = 0;
+    for (uint32_t round = 0; round < 20000; round++) {
+        float logits[70];
+        uint32_t n = 1 + random_word() % 70, id = UINT32_MAX, ids[70];
+        double values[70], chosen;
+        struct select_options options = {
+            .temperature = (const double[]){0, 1, 1e6, 1e-300, 0.5}[random_word() % 5],
+            .top_k = random_word() % 3 ? 0 : random_word() % 80,
+            .top_p = (const double[]){1, 0, 0.5, 1 - 1e-9}[random_word() % 4],
+            .min_p = (const double[]){0, 1, 1e-9}[random_word() % 3],
+            .typical = (const double[]){1, 0, 0.5, 1 - 1e-9}[random_word() % 4],
+            .top_n_sigma = (const double[]){0, 1e-9, 1e6, 1}[random_word() % 4],
+            .xtc_probability = random_word() % 2,
+            .xtc_threshold = (const double[]){0, 0.5, 0.1}[random_word() % 3],
+            .dynatemp_range = (const double[]){0, 1e6, 0.5}[random_word() % 3],
+            .dynatemp_exponent = (const double[]){0, 1, 1e3}[random_word() % 3],
+            .seed = round,
+        };
+        bool wild = round % 2;
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t bits = random_word();
+            logits[i] = extremes[random_word() % (sizeof extremes / sizeof *extremes)];
+            if (wild && n < 20)
+                memcpy(&logits[i], &bits, sizeof bits);
+        }
+        shuffle_order(&options);
+        struct error error = {0};
+        struct selector *s = selector_new(&options);
+        struct select_question q = {.logits = logits, .n = n, .n_selectable = n, .position = round};
+        if (select_choose(s, &q, &id, &error)) {
+            ck_assert(id < n && logits[id] > -INFINITY && logits[id] < INFINITY);
+            size_t k = select_processed(s, n, ids, values, &chosen);
+            ck_assert(k >= 1 && chosen <= 0 && !isnan(chosen));
+            for (size_t i = 0; i < k; i++)
+                ck_assert(ids[i] < n && values[i] <= 0 && (i == 0 || values[i] <= values[i - 1]));
+            k = select_raw(logits, n, id, n, ids, values, &chosen);
+            ck_assert(k >= 1 && chosen <= 0 && !isnan(chosen));
+            answers++;
+        } else {
+            ck_assert(error.text[0] && error.status == STATUS_INPUT);
+            errors++;
+        }
+        selector_free(s);
+    }
+    ck_assert(answers > 1000 && errors > 100);
+}
+END_TEST
+
 START_TEST(xtc_has_a_word_of_its_own)
 {
     const float logits[] = {0, 0};
@@ -750,6 +802,7 @@ int main(void)
     tcase_add_test(tests, what_is_no_distribution_is_refused);
     tcase_add_test(tests, the_chain_equals_the_plain_one);
     tcase_add_test(tests, the_order_matters);
+    tcase_add_test(tests, any_logits_have_an_answer_or_an_error);
     tcase_add_test(tests, xtc_has_a_word_of_its_own);
     tcase_add_test(tests, log_probabilities_are_those_of_the_choice);
     tcase_add_test(tests, draws_follow_the_probabilities);
