@@ -65,7 +65,7 @@ void selector_free(struct selector *selector);
  *
  *   temperature  logits are divided by it.  Dynamic: by low + (high - low) (H / log n)^exponent, H being the entropy of the n
  *                candidates at temperature 1, low = max(0, temperature - range), high = temperature + range, and the
- *                result at least 1e-6 (Weidmann and others, llama.cpp's "dynatemp")
+ *                result at least 1e-6 (what llama.cpp calls dynatemp)
  *   top-n-sigma  logits of at least greatest - n sigma stay, sigma being their standard deviation (Tang et al., "Top-n-sigma:
  *                not all logits are you need", arXiv:2411.07641)
  *   top-k        the k greatest stay (Fan et al., "Hierarchical neural story generation", arXiv:1805.04833)
