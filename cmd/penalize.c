@@ -1,4 +1,5 @@
-/* penalize: logits in, logits out: biases, penalties on what has been before, and what may not be selected. */
+/* penalize: logits in, logits out: biases, penalties on what has been before, and what may not be
+ * selected. */
 #include "options.h"
 #include "select/select.h"
 #include "stage/filter.h"
@@ -37,12 +38,13 @@ static const struct option_spec options[] = {
     ROW_FORCE(&filter.force),
     {0},
 };
-static const struct program program = {"[STREAM ...]", "Change logits before a token is selected: logits in, logits out.", options};
+static const struct program program = {
+    "[STREAM ...]", "Change logits before a token is selected: logits in, logits out.", options};
 
-static struct bias_list list;    /* biases, then bans */
+static struct bias_list list;     /* biases, then bans */
 static struct token_list allowed; /* ascending; empty: all */
-static uint32_t greatest;        /* id of them all */
-static const char *named_by;     /* the option that it comes from */
+static uint32_t greatest;         /* id of them all */
+static const char *named_by;      /* the option that it comes from */
 
 /* ---- what the options name ----------------------------------------------------------------- */
 
@@ -136,7 +138,8 @@ static void read_breakers(void)
         if (!naming_text(breakers.item[i], strlen(breakers.item[i]), &texts[i], &length, &error))
             die(error.status, "--dry-sequence-breaker: %s", error.text);
         if (length == 0 || strlen(texts[i]) != length)
-            die(STATUS_USAGE, "--dry-sequence-breaker: expected a text without zero bytes, found %s",
+            die(STATUS_USAGE,
+                "--dry-sequence-breaker: expected a text without zero bytes, found %s",
                 length ? breakers.item[i] : "an empty one");
     }
     matcher = stop_new((const char *const *)texts, n);
@@ -184,7 +187,8 @@ static struct reading *read_text(const struct sequence *sequence, uint32_t n)
 
 static struct penalizer *penalizer;
 
-static void dont_repeat(struct record_reader *reader, const struct sequence *sequence, uint32_t n_tokens, float *logits, uint32_t n)
+static void dont_repeat(struct record_reader *reader, const struct sequence *sequence,
+                        uint32_t n_tokens, float *logits, uint32_t n)
 {
     struct reading *reading = NULL;
     if (matcher && !naming.vocab && (naming.model || reader_vocabulary(reader)))
@@ -193,18 +197,20 @@ static void dont_repeat(struct record_reader *reader, const struct sequence *seq
         naming_check(&naming, reader);
         reading = read_text(sequence, n_tokens);
     }
-    select_dry(penalizer, &dry, sequence->tokens, n_tokens, n_tokens - (reading ? reading->end : 0), reading ? would_break : NULL,
-               reading, logits, n);
+    select_dry(penalizer, &dry, sequence->tokens, n_tokens, n_tokens - (reading ? reading->end : 0),
+               reading ? would_break : NULL, reading, logits, n);
 }
 
 static void change(void *context, struct record_reader *reader, const struct sequence *sequence,
                    const struct record *record, float *logits, uint32_t n)
 {
     (void)context;
-    struct select_context text = {sequence->tokens, sequence->flags, RECORD_GENERATED, filter_context(sequence, record)};
+    struct select_context text = {sequence->tokens, sequence->flags, RECORD_GENERATED,
+                                  filter_context(sequence, record)};
     naming_check(&naming, reader);
     if (named_by && greatest >= n)
-        reader_die(reader, STATUS_INPUT, "--%s names token %u, but there are logits of %u tokens", named_by, greatest, n);
+        reader_die(reader, STATUS_INPUT, "--%s names token %u, but there are logits of %u tokens",
+                   named_by, greatest, n);
     select_add_biases(list.item, list.count, logits, n);
     select_penalize(penalizer, &penalties, &text, logits, n);
     if (dry.multiplier > 0)
@@ -238,7 +244,8 @@ int main(int argc, char **argv)
     penalizer_free(penalizer);
     stop_free(matcher);
     naming_close(&naming);
-    const struct texts *const given[] = {&biases, &more_biases, &bias_files, &bans, &allowances, &breakers};
+    const struct texts *const given[] = {&biases, &more_biases, &bias_files,
+                                         &bans,   &allowances,  &breakers};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         free(given[i]->item);
     free(readings);

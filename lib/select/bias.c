@@ -8,7 +8,9 @@ float select_round(double value)
 {
     if (isinf(value))
         return (float)value;
-    return (float)(value > (double)FLT_MAX ? (double)FLT_MAX : value < -(double)FLT_MAX ? -(double)FLT_MAX : value);
+    return (float)(value > (double)FLT_MAX    ? (double)FLT_MAX
+                   : value < -(double)FLT_MAX ? -(double)FLT_MAX
+                                              : value);
 }
 
 void select_add_biases(const struct select_bias *biases, size_t n_biases, float *logits, uint32_t n)

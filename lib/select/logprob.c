@@ -1,6 +1,6 @@
-/* Log-probabilities: the logarithm of the sum of exponentials of a whole vocabulary, in f64.  As in weights.c
- * the exponential is written once more, here that of exact_exp_f64, in a form that compilers make vector
- * instructions of; the tests hold both to the same bits. */
+/* Log-probabilities: the logarithm of the sum of exponentials of a whole vocabulary, in f64.  As in
+ * weights.c the exponential is written once more, here that of exact_exp_f64, in a form that
+ * compilers make vector instructions of; the tests hold both to the same bits. */
 #include "select/internal.h"
 #include "select/select.h"
 
@@ -9,8 +9,8 @@
 
 enum { LANES = 16 };
 
-/* exact_exp_f64 of base/math.c for x <= 0.  The bits of negative numbers, as signed integers, grow with their
- * magnitude. */
+/* exact_exp_f64 of base/math.c for x <= 0.  The bits of negative numbers, as signed integers, grow
+ * with their magnitude. */
 __attribute__((always_inline)) static inline double exponential(double x)
 {
     const int64_t least = (int64_t)0xc086200000000000; /* -708 */
@@ -46,7 +46,8 @@ __attribute__((always_inline)) static inline double exponential(double x)
     return p;
 }
 
-__attribute__((always_inline)) static inline double sum_of(const float *logits, size_t n, double greatest, double temperature)
+__attribute__((always_inline)) static inline double sum_of(const float *logits, size_t n,
+                                                           double greatest, double temperature)
 {
     double sum[LANES] = {0};
     size_t i = 0;
@@ -69,7 +70,8 @@ __attribute__((always_inline)) static inline double sum_of(const float *logits, 
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static double sum_avx2(const float *logits, size_t n, double greatest, double temperature)
+__attribute__((target("avx2,fma"))) static double sum_avx2(const float *logits, size_t n,
+                                                           double greatest, double temperature)
 {
     return sum_of(logits, n, greatest, temperature);
 }
@@ -104,7 +106,8 @@ double select_log_total(const float *logits, uint32_t n)
     return (double)greatest + exact_log(select_exponentials(logits, n, greatest, 1));
 }
 
-size_t select_raw(const float *logits, uint32_t n, uint32_t id, size_t k, uint32_t *ids, double *values, double *chosen)
+size_t select_raw(const float *logits, uint32_t n, uint32_t id, size_t k, uint32_t *ids,
+                  double *values, double *chosen)
 {
     double total = select_log_total(logits, n);
     size_t count = select_top(logits, n, k, ids);

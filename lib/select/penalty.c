@@ -55,8 +55,8 @@ static uint32_t window(uint32_t n, int64_t last)
     return last < 0 || last > n ? n : (uint32_t)last;
 }
 
-void select_penalize(struct penalizer *p, const struct select_penalties *o, const struct select_context *context,
-                     float *logits, uint32_t n)
+void select_penalize(struct penalizer *p, const struct select_penalties *o,
+                     const struct select_context *context, float *logits, uint32_t n)
 {
     if (o->repeat == 1 && o->presence == 0 && o->frequency == 0)
         return;
@@ -73,9 +73,11 @@ void select_penalize(struct penalizer *p, const struct select_penalties *o, cons
         float *logit = &logits[p->touched[i]];
         struct tally *tally = &p->tally[p->touched[i]];
         if (o->repeat != 1)
-            *logit = select_round(*logit > 0 ? (double)*logit / o->repeat : (double)*logit * o->repeat);
+            *logit =
+                select_round(*logit > 0 ? (double)*logit / o->repeat : (double)*logit * o->repeat);
         if (tally->counts && (o->presence != 0 || o->frequency != 0))
-            *logit = select_round((double)*logit - ((double)tally->counts * o->frequency + o->presence));
+            *logit =
+                select_round((double)*logit - ((double)tally->counts * o->frequency + o->presence));
         *tally = (struct tally){0};
     }
     p->n_touched = 0;
@@ -83,9 +85,10 @@ void select_penalize(struct penalizer *p, const struct select_penalties *o, cons
 
 /* ---- DRY ----------------------------------------------------------------------------------- */
 
-/* match[i] (n): how many tokens, reading backwards from the end, equal those that one reads backwards from the token i
- * places before it.  The part [left, right) was last found to equal the beginning, so what is known of the beginning
- * tells of it: each token is compared at most twice. */
+/* match[i] (n): how many tokens, reading backwards from the end, equal those that one reads
+ * backwards from the token i places before it.  The part [left, right) was last found to equal the
+ * beginning, so what is known of the beginning tells of it: each token is compared at most twice.
+ */
 static void find_matches(const uint32_t *tokens, uint32_t n, uint32_t *match)
 {
     const uint32_t *last = tokens + n - 1;
@@ -115,8 +118,9 @@ static double power(double base, uint64_t exponent)
     return result;
 }
 
-void select_dry(struct penalizer *p, const struct select_dry *o, const uint32_t *tokens, uint32_t n_tokens, uint32_t clear,
-                bool (*breaks)(void *context, uint32_t id), void *breaks_context, float *logits, uint32_t n)
+void select_dry(struct penalizer *p, const struct select_dry *o, const uint32_t *tokens,
+                uint32_t n_tokens, uint32_t clear, bool (*breaks)(void *context, uint32_t id),
+                void *breaks_context, float *logits, uint32_t n)
 {
     uint32_t size = window(n_tokens, o->last);
     tokens += n_tokens - size;
@@ -127,14 +131,16 @@ void select_dry(struct penalizer *p, const struct select_dry *o, const uint32_t 
     find_matches(tokens, size, p->match);
     for (uint32_t i = 1; i < size; i++) {
         uint32_t length = p->match[i] < clear ? p->match[i] : clear, next = tokens[size - i];
-        if (length == 0 || length < o->allowed_length || next >= n || (breaks && breaks(breaks_context, next)))
+        if (length == 0 || length < o->allowed_length || next >= n ||
+            (breaks && breaks(breaks_context, next)))
             continue;
         struct tally *tally = touch(p, next);
         tally->seen = tally->seen > length ? tally->seen : length;
     }
     for (size_t i = 0; i < p->n_touched; i++) {
         uint32_t id = p->touched[i];
-        double penalty = o->multiplier * power(o->base, (uint64_t)(p->tally[id].seen - o->allowed_length));
+        double penalty =
+            o->multiplier * power(o->base, (uint64_t)(p->tally[id].seen - o->allowed_length));
         if (penalty > (double)FLT_MAX)
             penalty = (double)FLT_MAX;
         logits[id] = select_round((double)logits[id] - penalty);

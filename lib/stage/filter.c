@@ -24,8 +24,11 @@ uint32_t filter_context(const struct sequence *sequence, const struct record *lo
 /* Ahead of logits that we change: what they were, unless another filter has told it. */
 static void write_raw(struct run *run, const struct record *logits, const uint8_t *payload)
 {
-    bool told = run->has_raw && run->raw_sequence == logits->sequence && run->raw_position == logits->position;
-    struct record raw = {.type = RECORD_RAW, .sequence = logits->sequence, .position = logits->position,
+    bool told = run->has_raw && run->raw_sequence == logits->sequence &&
+                run->raw_position == logits->position;
+    struct record raw = {.type = RECORD_RAW,
+                         .sequence = logits->sequence,
+                         .position = logits->position,
                          .binding = logits->binding};
     run->has_raw = false;
     if (told)
@@ -42,8 +45,8 @@ static void change_logits(struct run *run, const struct record *record)
     size_t size = (size_t)record->count * sizeof *run->logits;
     run->logits = grow(run->logits, &run->capacity, record->count, sizeof *run->logits);
     memcpy(run->logits, payload, size);
-    filter->change(filter->context, run->reader, reader_sequence(run->reader, record->sequence), record, run->logits,
-                   record->count);
+    filter->change(filter->context, run->reader, reader_sequence(run->reader, record->sequence),
+                   record, run->logits, record->count);
     write_raw(run, record, payload);
     record_write(&run->writer, *record, run->logits, size);
 }
@@ -52,7 +55,8 @@ static void pass_on(struct run *run, const struct record *record)
 {
     const struct filter *filter = run->filter;
     bool ancillary = record->type >= RECORD_ANCILLARY;
-    const uint8_t *payload = ancillary ? reader_payload(run->reader, NULL) : reader_used_payload(run->reader);
+    const uint8_t *payload =
+        ancillary ? reader_payload(run->reader, NULL) : reader_used_payload(run->reader);
     if (record->type == RECORD_RAW) {
         run->has_raw = true;
         run->raw_sequence = record->sequence;
@@ -60,7 +64,9 @@ static void pass_on(struct run *run, const struct record *record)
     }
     if (filter->pass)
         filter->pass(filter->context, run->reader,
-                     record->type == RECORD_MODEL ? NULL : reader_sequence(run->reader, record->sequence), record, payload);
+                     record->type == RECORD_MODEL ? NULL
+                                                  : reader_sequence(run->reader, record->sequence),
+                     record, payload);
     record_write(&run->writer, *record, payload, (size_t)record->raw_length);
 }
 

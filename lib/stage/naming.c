@@ -34,8 +34,9 @@ void naming_check(const struct naming *naming, struct record_reader *reader)
     uint32_t found = reader_vocabulary(reader);
     if (!naming->vocab || !found || found == vocab_facts_of(naming->vocab)->fingerprint)
         return;
-    reader_die(reader, STATUS_INPUT, "made with vocabulary %08x, but that of '%s' is %08x (--%s needs the stream's own)", found,
-               naming->model, vocab_facts_of(naming->vocab)->fingerprint, naming->needed_by);
+    reader_die(reader, STATUS_INPUT,
+               "made with vocabulary %08x, but that of '%s' is %08x (--%s needs the stream's own)",
+               found, naming->model, vocab_facts_of(naming->vocab)->fingerprint, naming->needed_by);
 }
 
 /* ---- one token ----------------------------------------------------------------------------- */
@@ -48,8 +49,8 @@ static size_t count_digits(const char *word, size_t length)
     return n;
 }
 
-static bool refuse(const struct vocab *vocab, const char *text, size_t length, const struct token_list *tokens,
-                   struct error *error)
+static bool refuse(const struct vocab *vocab, const char *text, size_t length,
+                   const struct token_list *tokens, struct error *error)
 {
     char list[160] = "";
     char *shown = text_escape(text, length, 40);
@@ -57,16 +58,19 @@ static bool refuse(const struct vocab *vocab, const char *text, size_t length, c
         const char *bytes;
         size_t n = vocab_piece(vocab, tokens->ids[i], true, &bytes);
         char *piece = text_escape(bytes, n, 12);
-        at += (size_t)snprintf(list + at, sizeof list - at, "%s%u \"%s\"", i ? ", " : ": ", tokens->ids[i], piece);
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%u \"%s\"", i ? ", " : ": ",
+                               tokens->ids[i], piece);
         free(piece);
     }
-    error_set(error, STATUS_USAGE, "expected a text that is one token, found \"%s\", which is %zu%s", shown, tokens->count, list);
+    error_set(error, STATUS_USAGE,
+              "expected a text that is one token, found \"%s\", which is %zu%s", shown,
+              tokens->count, list);
     free(shown);
     return false;
 }
 
-static bool token_of_text(struct naming *naming, const char *option, const char *text, size_t length, uint32_t *id,
-                          struct error *error)
+static bool token_of_text(struct naming *naming, const char *option, const char *text,
+                          size_t length, uint32_t *id, struct error *error)
 {
     struct token_list tokens = {0};
     const struct vocab *vocab = naming_open(naming, option);
@@ -89,21 +93,23 @@ bool naming_text(const char *word, size_t length, char **bytes, size_t *n, struc
         memcpy(*bytes, word, length);
     else if (!text_unescape(word + 1, length - 2, *bytes, n)) {
         free(*bytes);
-        return error_set(error, STATUS_USAGE, "expected the escapes \\n \\t \\r \\\\ \\\" \\xHH, found others in %.*s",
+        return error_set(error, STATUS_USAGE,
+                         "expected the escapes \\n \\t \\r \\\\ \\\" \\xHH, found others in %.*s",
                          (int)(length < 80 ? length : 80), word);
     }
     return true;
 }
 
-bool naming_token(struct naming *naming, const char *option, const char *word, size_t length, uint32_t *id,
-                  struct error *error)
+bool naming_token(struct naming *naming, const char *option, const char *word, size_t length,
+                  uint32_t *id, struct error *error)
 {
     if (length > 0 && count_digits(word, length) == length) {
         char digits[16];
         int64_t number;
         snprintf(digits, sizeof digits, "%.*s", (int)(length < 15 ? length : 15), word);
         if (!parse_integer(digits, 0, RECORD_MAX_VOCABULARY - 1, &number))
-            return error_set(error, STATUS_USAGE, "expected an id below %u, found '%s'", RECORD_MAX_VOCABULARY, digits);
+            return error_set(error, STATUS_USAGE, "expected an id below %u, found '%s'",
+                             RECORD_MAX_VOCABULARY, digits);
         *id = (uint32_t)number;
         return true;
     }
@@ -116,7 +122,8 @@ bool naming_token(struct naming *naming, const char *option, const char *word, s
     return good;
 }
 
-bool naming_list(struct naming *naming, const char *option, const char *word, struct token_list *list, struct error *error)
+bool naming_list(struct naming *naming, const char *option, const char *word,
+                 struct token_list *list, struct error *error)
 {
     size_t length = strlen(word);
     bool ids = strchr(word, ',') && word[0] != ',' && strspn(word, "0123456789,") == length;
@@ -134,8 +141,8 @@ bool naming_list(struct naming *naming, const char *option, const char *word, st
 
 /* ---- biases -------------------------------------------------------------------------------- */
 
-bool naming_bias(struct naming *naming, const char *option, const char *word, size_t length, struct bias_list *list,
-                 struct error *error)
+bool naming_bias(struct naming *naming, const char *option, const char *word, size_t length,
+                 struct bias_list *list, struct error *error)
 {
     size_t digits = count_digits(word, length), name = length;
     struct select_bias bias;
@@ -149,7 +156,8 @@ bool naming_bias(struct naming *naming, const char *option, const char *word, si
         number = word + digits;
     }
     if (!number || name == 0)
-        return error_set(error, STATUS_USAGE, "expected TOKEN=VALUE, found '%.*s'", (int)(length < 80 ? length : 80), word);
+        return error_set(error, STATUS_USAGE, "expected TOKEN=VALUE, found '%.*s'",
+                         (int)(length < 80 ? length : 80), word);
     if (*number == '+' && number < word + length)
         number++;
     size_t rest = (size_t)(word + length - number);
@@ -158,7 +166,8 @@ bool naming_bias(struct naming *naming, const char *option, const char *word, si
     if (!parse_real(value, -1e6, 1e6, &bias.value)) {
         bias.value = -INFINITY;
         if (strcmp(value, "-inf") != 0)
-            return error_set(error, STATUS_USAGE, "expected a number from -1e6 to 1e6 or -inf, found '%.*s'",
+            return error_set(error, STATUS_USAGE,
+                             "expected a number from -1e6 to 1e6 or -inf, found '%.*s'",
                              (int)(rest < 40 ? rest : 40), number);
     }
     if (!naming_token(naming, option, word, name, &bias.id, error))
@@ -168,7 +177,8 @@ bool naming_bias(struct naming *naming, const char *option, const char *word, si
     return true;
 }
 
-void naming_bias_file(struct naming *naming, const char *option, const char *path, struct bias_list *list)
+void naming_bias_file(struct naming *naming, const char *option, const char *path,
+                      struct bias_list *list)
 {
     struct error error;
     size_t size, line = 1;

@@ -1,4 +1,5 @@
-/* Penalties, DRY and biases: the manual's worked numbers, and random texts against the plainest way to count. */
+/* Penalties, DRY and biases: the manual's worked numbers, and random texts against the plainest way
+ * to count. */
 #include "select/select.h"
 #include "stage/naming.h"
 #include "stage/stage.h"
@@ -30,10 +31,12 @@ START_TEST(penalties_are_those_of_the_manual)
     const uint32_t tokens[] = {0, 1}, twice[] = {0, 0};
     const uint8_t given[] = {0, GENERATED}, selected[] = {GENERATED, GENERATED};
     float logits[] = {2, -1, 0.5f}, level[] = {3, 3, 3};
-    select_penalize(p, &(struct select_penalties){.repeat = 2, .last = -1}, &(struct select_context){tokens, given, GENERATED, 2}, logits, 3);
+    select_penalize(p, &(struct select_penalties){.repeat = 2, .last = -1},
+                    &(struct select_context){tokens, given, GENERATED, 2}, logits, 3);
     ck_assert(logits[0] == 1 && logits[1] == -2 && logits[2] == 0.5f);
-    select_penalize(p, &(struct select_penalties){.repeat = 1, .presence = 0.25, .frequency = 0.5, .last = -1},
-                    &(struct select_context){twice, selected, GENERATED, 2}, level, 3);
+    select_penalize(
+        p, &(struct select_penalties){.repeat = 1, .presence = 0.25, .frequency = 0.5, .last = -1},
+        &(struct select_context){twice, selected, GENERATED, 2}, level, 3);
     ck_assert(level[0] == 1.75f && level[1] == 3 && level[2] == 3);
     penalizer_free(p);
 }
@@ -59,19 +62,23 @@ START_TEST(penalties_equal_plain_counting)
             flags[i] = (random_word() % 2 ? GENERATED : 0) | 2;
         }
         for (uint32_t id = 0; id < n; id++) {
-            expected[id] = logits[id] = random_word() % 20 ? (float)random_word() * 0x1p-30f - 2 : -INFINITY;
+            expected[id] = logits[id] =
+                random_word() % 20 ? (float)random_word() * 0x1p-30f - 2 : -INFINITY;
             uint32_t seen = 0, count = 0;
             for (uint32_t i = 0; i < n_tokens; i++) {
-                bool counts = tokens[i] == id && (o.last < 0 || (int64_t)i >= (int64_t)n_tokens - o.last);
+                bool counts =
+                    tokens[i] == id && (o.last < 0 || (int64_t)i >= (int64_t)n_tokens - o.last);
                 seen += counts;
                 count += counts && (o.prompt || (flags[i] & GENERATED));
             }
             if (seen)
-                expected[id] = (float)(expected[id] > 0 ? (double)expected[id] / o.repeat : (double)expected[id] * o.repeat);
+                expected[id] = (float)(expected[id] > 0 ? (double)expected[id] / o.repeat
+                                                        : (double)expected[id] * o.repeat);
             if (count)
                 expected[id] = (float)((double)expected[id] - (count * o.frequency + o.presence));
         }
-        select_penalize(p, &o, &(struct select_context){tokens, flags, GENERATED, n_tokens}, logits, n);
+        select_penalize(p, &o, &(struct select_context){tokens, flags, GENERATED, n_tokens}, logits,
+                        n);
         ck_assert_mem_eq(logits, expected, n * sizeof *logits);
     }
     penalizer_free(p);
@@ -84,10 +91,13 @@ START_TEST(penalties_stay_finite)
     const uint32_t tokens[] = {0, 1};
     const uint8_t flags[] = {GENERATED, GENERATED};
     float logits[] = {3e38f, -3e38f};
-    select_penalize(p, &(struct select_penalties){.repeat = 1e-3, .last = -1}, &(struct select_context){tokens, flags, GENERATED, 2}, logits, 2);
+    select_penalize(p, &(struct select_penalties){.repeat = 1e-3, .last = -1},
+                    &(struct select_context){tokens, flags, GENERATED, 2}, logits, 2);
     ck_assert(logits[0] == FLT_MAX && logits[1] == -3e35f);
-    select_penalize(p, &(struct select_penalties){.repeat = 1e3, .last = -1}, &(struct select_context){tokens, flags, GENERATED, 2}, logits, 2);
-    select_penalize(p, &(struct select_penalties){.repeat = 1e3, .last = -1}, &(struct select_context){tokens, flags, GENERATED, 2}, logits, 2);
+    select_penalize(p, &(struct select_penalties){.repeat = 1e3, .last = -1},
+                    &(struct select_context){tokens, flags, GENERATED, 2}, logits, 2);
+    select_penalize(p, &(struct select_penalties){.repeat = 1e3, .last = -1},
+                    &(struct select_context){tokens, flags, GENERATED, 2}, logits, 2);
     ck_assert(logits[1] == -FLT_MAX);
     penalizer_free(p);
 }
@@ -118,16 +128,23 @@ START_TEST(dry_equals_a_search_of_all_places)
     enum { N = 5 };
     struct penalizer *p = penalizer_new();
     for (int round = 0; round < 5000; round++) {
-        uint32_t tokens[60], n_tokens = random_word() % 60, n = random_word() % 4 ? N : 3, variety = 1 + random_word() % N;
-        uint32_t clear = random_word() % 2 ? n_tokens : random_word() % (n_tokens + 1), breaker = random_word() % 8;
+        uint32_t tokens[60], n_tokens = random_word() % 60, n = random_word() % 4 ? N : 3,
+                             variety = 1 + random_word() % N;
+        uint32_t clear = random_word() % 2 ? n_tokens : random_word() % (n_tokens + 1),
+                 breaker = random_word() % 8;
         float logits[N] = {0}, expected[N] = {0};
-        struct select_dry o = {.multiplier = 0.8, .base = 1.5, .allowed_length = 1 + random_word() % 4, .last = (int64_t)(random_word() % 70) - 5};
+        struct select_dry o = {.multiplier = 0.8,
+                               .base = 1.5,
+                               .allowed_length = 1 + random_word() % 4,
+                               .last = (int64_t)(random_word() % 70) - 5};
         for (uint32_t i = 0; i < n_tokens; i++)
             tokens[i] = random_word() % variety;
-        uint32_t begin = o.last >= 0 && o.last < n_tokens ? n_tokens - (uint32_t)o.last : 0, longest[N] = {0};
+        uint32_t begin = o.last >= 0 && o.last < n_tokens ? n_tokens - (uint32_t)o.last : 0,
+                 longest[N] = {0};
         for (uint32_t next = begin + 1; next < n_tokens; next++) {
             uint32_t length = 0;
-            while (length < clear && next >= begin + length + 1 && tokens[next - 1 - length] == tokens[n_tokens - 1 - length])
+            while (length < clear && next >= begin + length + 1 &&
+                   tokens[next - 1 - length] == tokens[n_tokens - 1 - length])
                 length++;
             if (tokens[next] != breaker && length > longest[tokens[next]])
                 longest[tokens[next]] = length;
@@ -137,14 +154,16 @@ START_TEST(dry_equals_a_search_of_all_places)
                 expected[id] = (float)(0 - 0.8 * pow(1.5, longest[id] - (double)o.allowed_length));
         select_dry(p, &o, tokens, n_tokens, clear, breaks, &breaker, logits, n);
         for (uint32_t id = 0; id < n; id++)
-            ck_assert_msg(fabsf(logits[id] - expected[id]) <= 1e-6f * fabsf(expected[id]), "round %d: token %u: %g, expected %g", round,
-                          id, (double)logits[id], (double)expected[id]);
+            ck_assert_msg(fabsf(logits[id] - expected[id]) <= 1e-6f * fabsf(expected[id]),
+                          "round %d: token %u: %g, expected %g", round, id, (double)logits[id],
+                          (double)expected[id]);
     }
     penalizer_free(p);
 }
 END_TEST
 
-/* A text of one token, and one whose every ending repeats: a search of all places would take minutes. */
+/* A text of one token, and one whose every ending repeats: a search of all places would take
+ * minutes. */
 START_TEST(dry_takes_linear_time)
 {
     enum { N = 1 << 20 };
@@ -175,14 +194,17 @@ START_TEST(biases_add_up_and_stay_finite)
     select_add_biases(biases, 5, logits, 5);
     ck_assert(logits[0] == 2 && logits[1] == -INFINITY && logits[2] == 3.4e38f && logits[3] == 0);
     select_allow(allowed, 2, logits, 5);
-    ck_assert(logits[0] == 2 && logits[1] == -INFINITY && logits[2] == -INFINITY && logits[3] == 0 && logits[4] == -INFINITY);
+    ck_assert(logits[0] == 2 && logits[1] == -INFINITY && logits[2] == -INFINITY &&
+              logits[3] == 0 && logits[4] == -INFINITY);
 }
 END_TEST
 
-/* What people type, shuffled: whatever comes out is right or a message, and never reads beyond the word. */
+/* What people type, shuffled: whatever comes out is right or a message, and never reads beyond the
+ * word. */
 START_TEST(words_of_biases_are_parsed_or_refused)
 {
-    static const char pieces[][8] = {"=", "12", "-", "+", "inf", "\"", "\\x", "\\n", "0", ".5", "e9", "nan", "\\", "\x80", ""};
+    static const char pieces[][8] = {"=", "12", "-",  "+",   "inf", "\"",   "\\x", "\\n",
+                                     "0", ".5", "e9", "nan", "\\",  "\x80", ""};
     struct naming naming = {.model = "examples/model/unroll-small.gguf"};
     int good = 0, bad = 0;
     for (int round = 0; round < 20000; round++) {
@@ -192,7 +214,8 @@ START_TEST(words_of_biases_are_parsed_or_refused)
         size_t length = 0;
         for (uint32_t k = random_word() % 7; k; k--) {
             uint32_t which = random_word() % (sizeof pieces / sizeof *pieces);
-            const char *piece = pieces[round % 2 && k <= 3 ? k != 2 : which]; /* half of them end in "12=12" */
+            const char *piece =
+                pieces[round % 2 && k <= 3 ? k != 2 : which]; /* half of them end in "12=12" */
             size_t size = *piece ? strlen(piece) : 1;
             memcpy(text + length, piece, size);
             length += size;
@@ -201,7 +224,8 @@ START_TEST(words_of_biases_are_parsed_or_refused)
         memcpy(word, text, length);
         word = reallocate(word, length ? length : 1, 1); /* ends where it ends */
         if (naming_bias(&naming, "bias", word, length, &list, &error)) {
-            ck_assert(list.count == 1 && list.item[0].value <= 1e6 && list.item[0].id < RECORD_MAX_VOCABULARY);
+            ck_assert(list.count == 1 && list.item[0].value <= 1e6 &&
+                      list.item[0].id < RECORD_MAX_VOCABULARY);
             good++;
         } else {
             ck_assert(error.text[0] && error.status == STATUS_USAGE && list.count == 0);
@@ -231,8 +255,9 @@ START_TEST(escapes_come_back)
     }
     char out[8];
     size_t n;
-    ck_assert(!text_unescape("\\", 1, out, &n) && !text_unescape("\\x", 2, out, &n) && !text_unescape("\\x1", 3, out, &n) &&
-              !text_unescape("\\xg1", 4, out, &n) && !text_unescape("\\q", 2, out, &n));
+    ck_assert(!text_unescape("\\", 1, out, &n) && !text_unescape("\\x", 2, out, &n) &&
+              !text_unescape("\\x1", 3, out, &n) && !text_unescape("\\xg1", 4, out, &n) &&
+              !text_unescape("\\q", 2, out, &n));
 }
 END_TEST
 
