@@ -170,8 +170,8 @@ struct select_context {
 /* For each token that is among the last `last` of the context, once:
  *
  *   repetition  logit / repeat where it is positive, logit * repeat elsewhere (Keskar et al., "CTRL: a conditional
- *               transformer language model for controllable generation", arXiv:1909.05858, section 4.1, where all logits
- *               were positive; for the others the rule that is in use since, which lowers them too)
+ *               transformer language model for controllable generation", arXiv:1909.05858, section 4.1, which
+ *               divides in either case; that negative ones are multiplied, so as to be lowered too, is the practice since)
  *   presence and frequency
  *               logit - (count * frequency + presence), count being how often it was selected within the window (the
  *               OpenAI API's "presence_penalty" and "frequency_penalty")

@@ -11,11 +11,12 @@
  * place of the record's own.  `sequence` holds the tokens up to the record's position, each with
  * its flags.  Called for every LOGITS record, also for those of `prefill --logits all` that nobody
  * will answer: so it must be a function of record and sequence, which may hold more tokens than the
- * distribution is about: filter_context says how many count. pass: any other record that goes on
- * has come (not CACHE, and not what this filter adds itself); it is written after the call, as it
- * is.  `sequence` is NULL for MODEL, and for ancillary records of sequences that have no others.
- * FORK and END are how a filter learns that what it remembers of a sequence counts no more.  May be
- * NULL.
+ * distribution is about: filter_context says how many count.
+ *
+ * pass: any other record that goes on has come (not CACHE, and not what this filter adds itself);
+ * it is written after the call, as it is.  `sequence` is NULL for MODEL, and for ancillary records
+ * of sequences that have no others.  FORK and END are how a filter learns that what it remembers of
+ * a sequence counts no more.  May be NULL.
  *
  * Either ends the program, by reader_die, where the input is wrong: then the reader of our output
  * is told. */
