@@ -158,7 +158,7 @@ bool naming_bias(struct naming *naming, const char *option, const char *word, si
     if (!number || name == 0)
         return error_set(error, STATUS_USAGE, "expected TOKEN=VALUE, found '%.*s'",
                          (int)(length < 80 ? length : 80), word);
-    if (*number == '+' && number < word + length)
+    if (number < word + length && *number == '+')
         number++;
     size_t rest = (size_t)(word + length - number);
     if (rest < sizeof value && !memchr(number, 0, rest))
