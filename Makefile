@@ -12,7 +12,7 @@ OPTIMIZE = -O2
 SANITIZE =
 
 # The one list of Debian packages: to build, and further to test (MPI is built where it is there).
-PACKAGES_BUILD = gcc libc6-dev libdeflate-dev libpcre2-dev zlib1g-dev
+PACKAGES_BUILD = gcc libc6-dev libdeflate-dev libjansson-dev libpcre2-dev zlib1g-dev
 PACKAGES_CHECK = check iproute2 libopenmpi-dev mandoc openmpi-bin pkg-config procps python3 python3-numpy util-linux
 
 BUILD = build$(if $(SANITIZE),/sanitize)
@@ -21,7 +21,7 @@ WARNINGS = -Wall -Wextra -Wconversion -Wstrict-prototypes -Wmissing-prototypes
 FLAGS = -std=c11 -D_GNU_SOURCE -Ilib $(OPTIMIZE) -g -ffp-contract=off -pthread $(WARNINGS) \
         $(if $(SANITIZE),$(INSTRUMENT))
 INSTRUMENT = -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
-LIBS = -ldeflate -lz -lpcre2-8 -lm
+LIBS = -ldeflate -lz -lpcre2-8 -ljansson -lm
 
 PROGRAMS = $(basename $(notdir $(wildcard cmd/*.c)))
 DIST_OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(wildcard lib/dist/*.c))

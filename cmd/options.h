@@ -48,6 +48,15 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
 #define ROW_PRE(target, forward) \
     {0, "pre", "NAME", OPTION_TEXT, target, 0, 0, "pre-tokeniser, in the place of the one the model names", forward}
 
+#define ROW_CHAT(target, forward) \
+    {0, "chat", NULL, OPTION_FLAG, target, 0, 0, "the text is messages in JSON: written as the model's chat template does", forward}
+#define ROW_SYSTEM(target, forward) \
+    {0, "system", "TEXT", OPTION_TEXT, target, 0, 0, "with --chat and --user: a system prompt before it", forward}
+#define ROW_USER(target, forward) \
+    {0, "user", "TEXT", OPTION_TEXT, target, 0, 0, "with --chat: one message, in the place of JSON", forward}
+#define ROW_TEMPLATE(target, forward) \
+    {0, "template", "NAME", OPTION_TEXT, target, 0, 0, "with --chat: chat template, in the place of the model's own", forward}
+
 /* Logits to a token. */
 #define ROW_PREDICT(target, forward) \
     {'n', "predict", "N", OPTION_INTEGER, target, 0, 16777216, "select at most N tokens (default: no limit)", forward}

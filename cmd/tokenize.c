@@ -3,7 +3,7 @@
 #include "record/record.h"
 #include "stage/stage.h"
 #include "text/text.h"
-#include "vocab/vocab.h"
+#include "vocab/chat.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 enum { BOS_AUTO, BOS_ALWAYS, BOS_NEVER };
-static const char *model, *prompt, *file, *pre, *output_path;
-static bool special, append, list_ids, only_count, force;
+static const char *model, *prompt, *file, *pre, *output_path, *system_prompt, *user, *template;
+static bool special, append, list_ids, only_count, force, chat;
 static int bos;
 static int64_t sequence;
 
@@ -22,6 +22,10 @@ static const struct option_spec options[] = {
     ROW_MODEL(&model, 0),
     ROW_PROMPT(&prompt),
     ROW_FILE(&file),
+    ROW_CHAT(&chat, 0),
+    ROW_SYSTEM(&system_prompt, 0),
+    ROW_USER(&user, 0),
+    ROW_TEMPLATE(&template, 0),
     ROW_SPECIAL(&special, 0),
     ROW_BOS(&bos, 0),
     {0, "append", NULL, OPTION_FLAG, &append, 0, 0, "text that goes on where a state ends: no BOS, no prefix space, position open", 0},
@@ -74,6 +78,10 @@ static struct bytes find_text(char **operands, int n)
     bool dash = n == 1 && strcmp(operands[0], "-") == 0;
     if ((prompt != NULL) + (file != NULL) + (n > 0) > 1)
         die(STATUS_USAGE, "give the text once: as operands, by -p, or by -f");
+    if (user && (prompt || file || n > 0))
+        die(STATUS_USAGE, "give the messages once: by --user, or as JSON");
+    if (user)
+        return (struct bytes){0};
     if (prompt)
         return join((char **)&prompt, 1);
     if (file || n == 0 || dash)
@@ -81,10 +89,11 @@ static struct bytes find_text(char **operands, int n)
     return join(operands, n);
 }
 
-static void add_bos(const struct vocab *vocab, struct token_list *tokens)
+/* `wanted`: a chat template begins with it. */
+static void add_bos(const struct vocab *vocab, bool wanted, struct token_list *tokens)
 {
     const struct vocab_facts *facts = vocab_facts_of(vocab);
-    if (append || bos == BOS_NEVER || (bos == BOS_AUTO && !facts->add_bos))
+    if (append || bos == BOS_NEVER || (bos == BOS_AUTO && !facts->add_bos && !wanted))
         return;
     if (facts->bos == VOCAB_NONE && bos == BOS_AUTO)
         return;
@@ -94,7 +103,7 @@ static void add_bos(const struct vocab *vocab, struct token_list *tokens)
     tokens->ids[tokens->count++] = facts->bos;
 }
 
-/* With --special the text may bring a BOS of its own. */
+/* With --special the text may bring a BOS of its own, and so may a chat template. */
 static void drop_double_bos(const struct vocab *vocab, struct token_list *tokens)
 {
     uint32_t id = vocab_facts_of(vocab)->bos;
@@ -138,6 +147,54 @@ static void write_tokens(const struct vocab *vocab, const struct token_list *tok
     free(payload);
 }
 
+static void encode_text(const struct vocab *vocab, struct bytes text, struct token_list *tokens)
+{
+    struct error error;
+    add_bos(vocab, false, tokens);
+    unsigned flags = (special ? ENCODE_SPECIAL : 0u) | (append ? ENCODE_CONTINUE : 0u);
+    if (!vocab_encode(vocab, text.data, text.length, flags, tokens, &error))
+        die_error(&error);
+}
+
+/* The messages of --system and --user, or those in the JSON text. */
+static void encode_chat(const struct vocab *vocab, struct bytes json, struct token_list *tokens)
+{
+    struct error error;
+    struct chat_messages messages = {0};
+    struct chat_text text;
+    if (system_prompt)
+        chat_messages_add(&messages, CHAT_SYSTEM, system_prompt, strlen(system_prompt));
+    if (user)
+        chat_messages_add(&messages, CHAT_USER, user, strlen(user));
+    else if (!chat_messages_parse(&messages, json.data, json.length, &error))
+        die_error(&error);
+    if (!chat_render(&text, vocab, template, &messages, &error))
+        die_error(&error);
+    if (text.lacks_default)
+        warn("the model's template computes a system prompt when none is given; this conversation has none (--system)");
+    add_bos(vocab, text.bos, tokens);
+    if (!vocab_encode_marked(vocab, text.bytes, text.length, &text.marks, tokens, &error))
+        die_error(&error);
+    chat_text_free(&text);
+    chat_messages_free(&messages);
+}
+
+static void check_options(void)
+{
+    if (append && bos == BOS_ALWAYS)
+        die(STATUS_USAGE, "--append goes on with a text, --bos always begins one: give one of them");
+    if (list_ids && only_count)
+        die(STATUS_USAGE, "give --ids or --count, not both");
+    if (!chat && (system_prompt || user || template))
+        die(STATUS_USAGE, "--%s needs --chat", system_prompt ? "system" : user ? "user" : "template");
+    if (chat && append)
+        die(STATUS_USAGE, "--chat writes a conversation from its beginning: it cannot be appended");
+    if (chat && special)
+        die(STATUS_USAGE, "--special is for texts: in the messages of --chat nothing becomes a special token");
+    if (system_prompt && !user)
+        die(STATUS_USAGE, "--system needs --user; with JSON, give the system prompt as its first message");
+}
+
 int main(int argc, char **argv)
 {
     program_start(argv);
@@ -148,10 +205,7 @@ int main(int argc, char **argv)
     struct record_writer writer = {.output = &output};
     bool records = !list_ids && !only_count;
     struct token_list tokens = {0};
-    if (append && bos == BOS_ALWAYS)
-        die(STATUS_USAGE, "--append goes on with a text, --bos always begins one: give one of them");
-    if (list_ids && only_count)
-        die(STATUS_USAGE, "give --ids or --count, not both");
+    check_options();
     output_open(&output, output_path, records, force);
     if (records)
         record_writer_report_errors(&writer);
@@ -162,10 +216,7 @@ int main(int argc, char **argv)
     if (!vocab)
         die_error(&error);
 
-    add_bos(vocab, &tokens);
-    unsigned flags = (special ? ENCODE_SPECIAL : 0u) | (append ? ENCODE_CONTINUE : 0u);
-    if (!vocab_encode(vocab, text.data, text.length, flags, &tokens, &error))
-        die_error(&error);
+    (chat ? encode_chat : encode_text)(vocab, text, &tokens);
     drop_double_bos(vocab, &tokens);
     if (tokens.count > RECORD_MAX_TOKENS)
         die(STATUS_INPUT, "the text has %zu tokens, a sequence has at most %u", tokens.count, RECORD_MAX_TOKENS);

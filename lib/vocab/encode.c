@@ -182,36 +182,74 @@ static bool encode_spm(struct encoding *encoding, const uint8_t *text, size_t le
 
 /* ---- the whole text ------------------------------------------------------------------------ */
 
-/* The first special token at or after `at`; *begin is its place, `length` when there is none. */
-static const struct special *find_special(const struct specials *specials, const uint8_t *text,
-                                          size_t length, size_t at, bool control, size_t *begin)
+/* Where control tokens are looked for; spans that lie behind are left behind. */
+struct places {
+    bool control; /* everywhere */
+    bool marked;  /* in the spans, and user-defined tokens that are no marks everywhere */
+    const struct vocab_span *span, *end;
+};
+
+/* The longest special token at a place. */
+static const struct special *special_at(const struct specials *specials, struct places *places,
+                                        const uint8_t *text, size_t length, size_t at)
 {
-    *begin = length;
-    if (!specials->any[control])
+    if (!places->marked)
+        return specials->starts[places->control][text[at]]
+                   ? specials_match(specials, text + at, length - at, places->control)
+                   : NULL;
+    if (!specials->starts[1][text[at]])
         return NULL;
-    for (; at < length; at++) {
-        if (!specials->starts[control][text[at]])
-            continue;
-        const struct special *found = specials_match(specials, text + at, length - at, control);
-        if (found) {
-            *begin = at;
-            return found;
-        }
+    while (places->span < places->end && places->span->end <= at)
+        places->span++;
+    const struct special *found = specials_match(specials, text + at, length - at, false);
+    if (places->span < places->end && places->span->begin <= at) {
+        const struct special *inside =
+            specials_match(specials, text + at, places->span->end - at, true);
+        if (inside && (!found || inside->length > found->length))
+            return inside;
     }
-    return NULL;
+    return found;
+}
+
+/* The first special token at or after `at`; *begin is its place, `length` when there is none. */
+static const struct special *find_special(const struct specials *specials, struct places *places,
+                                          const uint8_t *text, size_t length, size_t at,
+                                          size_t *begin)
+{
+    const struct special *found = NULL;
+    *begin = length;
+    if (!specials->any[places->control || places->marked])
+        return NULL;
+    for (; at < length && !found; at++)
+        if ((found = special_at(specials, places, text, length, at)) != NULL)
+            *begin = at;
+    return found;
+}
+
+/* How much white space after a special token goes with it. */
+static size_t taken_in(const struct vocab *vocab, const struct places *places,
+                       const struct special *special, const uint8_t *text, size_t length, size_t at)
+{
+    const struct vocab_facts *facts = &vocab->facts;
+    if (!vocab->strips_right || !special->control || special->id == facts->bos ||
+        special->id == facts->eos || places->span == places->end || places->span->begin > at)
+        return 0;
+    size_t end = places->span->end < length ? places->span->end : length, begin = at;
+    while (at < end && (text[at] == ' ' || (text[at] >= 9 && text[at] <= 13)))
+        at++;
+    return at - begin;
 }
 
 static bool encode_all(struct encoding *encoding, const uint8_t *text, size_t length,
-                       unsigned flags)
+                       struct places places, bool prefix)
 {
     const struct vocab *vocab = encoding->vocab;
-    bool control = flags & ENCODE_SPECIAL;
-    bool wants_prefix = vocab_strips_space(vocab),
-         prefix = wants_prefix && !(flags & ENCODE_CONTINUE);
+    bool wants_prefix = vocab_strips_space(vocab);
+    prefix = prefix && wants_prefix;
     for (size_t at = 0; at < length;) {
         size_t end;
         const struct special *found =
-            find_special(&encoding->encoder->specials, text, length, at, control, &end);
+            find_special(&encoding->encoder->specials, &places, text, length, at, &end);
         /* The prefix comes before a text, which a user-defined token is a part of, and a control
          * token is not. */
         bool now = prefix && (end > at || (found && !found->control));
@@ -222,6 +260,7 @@ static bool encode_all(struct encoding *encoding, const uint8_t *text, size_t le
         if (found) {
             append(encoding->tokens, &found->id, 1);
             end += found->length;
+            end += taken_in(vocab, &places, found, text, length, end);
             prefix = prefix || (wants_prefix && found->control);
         }
         at = end;
@@ -229,16 +268,38 @@ static bool encode_all(struct encoding *encoding, const uint8_t *text, size_t le
     return true;
 }
 
-bool vocab_encode(const struct vocab *vocab, const void *text, size_t length, unsigned flags,
-                  struct token_list *tokens, struct error *error)
+/* Checks, and makes the encoder at the first text. */
+static bool begin_encoding(struct encoding *encoding, const struct vocab *vocab, size_t length,
+                           struct token_list *tokens, struct error *error)
 {
+    *encoding = (struct encoding){
+        .vocab = vocab, .encoder = vocab->encoder, .tokens = tokens, .error = error};
     if (length > INT32_MAX)
         return error_set(error, STATUS_INPUT, "a text of %zu bytes is too long, the limit is %d",
                          length, INT32_MAX);
-    struct encoder *encoder = vocab->encoder;
-    if (!encoder->made && !encoder_make(vocab, encoder, error))
+    return vocab->encoder->made || encoder_make(vocab, vocab->encoder, error);
+}
+
+bool vocab_encode(const struct vocab *vocab, const void *text, size_t length, unsigned flags,
+                  struct token_list *tokens, struct error *error)
+{
+    struct encoding encoding;
+    return begin_encoding(&encoding, vocab, length, tokens, error) &&
+           encode_all(&encoding, text, length, (struct places){.control = flags & ENCODE_SPECIAL},
+                      !(flags & ENCODE_CONTINUE));
+}
+
+bool vocab_encode_marked(const struct vocab *vocab, const void *text, size_t length,
+                         const struct vocab_marks *marks, struct token_list *tokens,
+                         struct error *error)
+{
+    struct encoding encoding;
+    if (!begin_encoding(&encoding, vocab, length, tokens, error))
         return false;
-    struct encoding encoding = {
-        .vocab = vocab, .encoder = encoder, .tokens = tokens, .error = error};
-    return encode_all(&encoding, text, length, flags);
+    struct places places = {
+        .marked = true, .span = marks->spans, .end = marks->spans + marks->n_spans};
+    specials_mark(&vocab->encoder->specials, marks);
+    bool good = encode_all(&encoding, text, length, places, true);
+    specials_mark(&vocab->encoder->specials, NULL);
+    return good;
 }

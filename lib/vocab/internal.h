@@ -19,6 +19,9 @@ struct tokens {
 bool tokens_read(struct tokens *tokens, struct vocab_facts *facts, const struct gguf *gguf,
                  const char *pre, struct error *error);
 void tokens_free(struct tokens *tokens);
+/* The token that ends the assistant's turn in the model's own chat template (chat.c); VOCAB_NONE
+ * where there is no such token or no template that is known. */
+uint32_t chat_end_token(const struct gguf *gguf, const struct tokens *tokens, uint32_t n_tokens);
 
 /* ---- pre-tokenisers (pre_table.c, pre.c) --------------------------------------------------- */
 
@@ -76,6 +79,7 @@ struct special {
     const uint8_t *bytes;
     uint32_t length, id;
     bool control;
+    bool mark; /* user-defined, and to be found only where control tokens are (encode_marked) */
 };
 struct specials {
     struct special *items; /* ascending bytes */
@@ -85,7 +89,11 @@ struct specials {
 };
 void specials_make(struct specials *specials, const struct vocab *vocab);
 void specials_free(struct specials *specials);
-/* The longest special token that the text begins with; NULL when there is none. */
+/* Says which user-defined tokens are marks: those that look like <this>, and those that occur in
+ * the text of `marks`.  NULL: none is. */
+void specials_mark(struct specials *specials, const struct vocab_marks *marks);
+/* The longest special token that the text begins with; NULL when there is none.  `control`: control
+ * tokens and marks too. */
 const struct special *specials_match(const struct specials *specials, const uint8_t *text,
                                      size_t length, bool control);
 
@@ -140,6 +148,7 @@ struct encoder {
 struct vocab {
     struct vocab_facts facts;
     bool spm, add_space_prefix;
+    bool strips_right; /* special tokens take in the white space after them, but for BOS and such */
     uint8_t *kinds;       /* (n_tokens) */
     uint8_t *pieces;      /* all one after the other */
     uint32_t *piece_ends; /* (n_tokens); piece i begins where piece i-1 ends */

@@ -84,6 +84,16 @@ static bool check_pre(struct vocab *vocab, const char *pre, struct error *error)
            error_set(error, STATUS_USAGE, "--pre: '%.60s' is not a known pre-tokeniser", pre);
 }
 
+/* Phi-3's tokenizer takes the white space after its marks away (tokenizer_config.json, "rstrip");
+ * GGUF files do not say so. */
+static bool is_phi3(const struct gguf *gguf)
+{
+    struct gguf_string architecture = {"", 0};
+    struct error ignored;
+    return gguf_text(gguf, "general.architecture", &architecture, &ignored) == GGUF_FOUND &&
+           gguf_equal(architecture, "phi3");
+}
+
 struct vocab *vocab_open(const struct gguf *gguf, const char *pre, struct error *error)
 {
     struct vocab *vocab = allocate(1, sizeof *vocab);
@@ -93,6 +103,7 @@ struct vocab *vocab_open(const struct gguf *gguf, const char *pre, struct error 
     bool good = tokens_read(&tokens, &vocab->facts, gguf, pre, error);
     vocab->spm = tokens.spm;
     vocab->add_space_prefix = tokens.spm;
+    vocab->strips_right = tokens.spm && is_phi3(gguf);
     good = good && check_pre(vocab, pre, error) && make_pieces(vocab, &tokens, error) &&
            (!tokens.spm || gguf_bool(gguf, "tokenizer.ggml.add_space_prefix",
                                      &vocab->add_space_prefix, error) != GGUF_WRONG);

@@ -32,7 +32,7 @@ void specials_make(struct specials *specials, const struct vocab *vocab)
         if ((!control && kind != TOKEN_USER_DEFINED) || length == 0)
             continue;
         specials->items = grow(specials->items, &capacity, n + 1, sizeof *specials->items);
-        specials->items[n++] = (struct special){bytes, (uint32_t)length, id, control};
+        specials->items[n++] = (struct special){bytes, (uint32_t)length, id, control, false};
         specials->starts[1][bytes[0]] = specials->any[1] = true;
         if (!control)
             specials->starts[0][bytes[0]] = specials->any[0] = true;
@@ -45,6 +45,33 @@ void specials_make(struct specials *specials, const struct vocab *vocab)
 void specials_free(struct specials *specials)
 {
     free(specials->items);
+}
+
+/* <this> or [this], in one word. */
+static bool looks_special(const struct special *item)
+{
+    uint8_t first = item->bytes[0], last = item->bytes[item->length - 1];
+    if (item->length < 3 || !((first == '<' && last == '>') || (first == '[' && last == ']')))
+        return false;
+    for (uint32_t i = 0; i < item->length; i++)
+        if (item->bytes[i] <= ' ')
+            return false;
+    return true;
+}
+
+/* A run of white space, or a character or two, is a mark of nothing, wherever it occurs. */
+static bool occurs(const struct special *item, const char *text)
+{
+    return text && item->length > 2 && *item->bytes > ' ' &&
+           memmem(text, strlen(text), item->bytes, item->length) != NULL;
+}
+
+void specials_mark(struct specials *specials, const struct vocab_marks *marks)
+{
+    for (size_t i = 0; i < specials->count; i++) {
+        struct special *item = &specials->items[i];
+        item->mark = marks && !item->control && (looks_special(item) || occurs(item, marks->text));
+    }
 }
 
 /* The first item in [low, high), which share `depth` bytes, whose next byte is at least `byte`.
@@ -72,7 +99,7 @@ const struct special *specials_match(const struct specials *specials, const uint
         low = narrow(specials, low, high, depth, text[depth]);
         high = narrow(specials, low, high, depth, text[depth] + 1u);
         for (size_t i = low; i < high && specials->items[i].length == depth + 1; i++)
-            if (control || !specials->items[i].control) {
+            if (control || !(specials->items[i].control || specials->items[i].mark)) {
                 best = &specials->items[i];
                 break;
             }

@@ -229,6 +229,8 @@ static bool find_ends(struct tokens *tokens, struct vocab_facts *facts, bool kin
         if (!read_id(gguf, keys[i], facts->n_tokens, &id, error))
             return false;
         add_eog(facts, &capacity, id);
+        if (i == 0)
+            facts->eos = id;
     }
     if (!read_eog_array(facts, &capacity, gguf, "tokenizer.ggml.eos_token_ids", error) ||
         !read_eog_array(facts, &capacity, gguf, "tokenizer.ggml.eog_token_ids", error))
@@ -243,6 +245,7 @@ static bool find_ends(struct tokens *tokens, struct vocab_facts *facts, bool kin
     for (size_t i = 0; i < N_KNOWN; i++)
         if (known_texts[i].ends)
             add_eog(facts, &capacity, found[i]);
+    add_eog(facts, &capacity, chat_end_token(gguf, tokens, facts->n_tokens));
 
     size_t n = 0;
     if (facts->n_eog)
@@ -317,7 +320,7 @@ bool tokens_read(struct tokens *tokens, struct vocab_facts *facts, const struct 
 {
     bool kinds_given;
     *tokens = (struct tokens){0};
-    *facts = (struct vocab_facts){.bos = VOCAB_NONE};
+    *facts = (struct vocab_facts){.bos = VOCAB_NONE, .eos = VOCAB_NONE};
     if (!read_model(tokens, gguf, error) || !read_texts(tokens, gguf, error) ||
         !read_kinds(tokens, &kinds_given, gguf, error))
         return false;
@@ -357,5 +360,5 @@ bool vocab_facts(struct vocab_facts *facts, const struct gguf *gguf, struct erro
 void vocab_facts_free(struct vocab_facts *facts)
 {
     free(facts->eog);
-    *facts = (struct vocab_facts){.bos = VOCAB_NONE};
+    *facts = (struct vocab_facts){.bos = VOCAB_NONE, .eos = VOCAB_NONE};
 }

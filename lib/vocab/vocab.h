@@ -21,6 +21,7 @@ struct vocab_facts {
     uint32_t n_tokens;    /* ids with text: the last run of UNUSED tokens is padding, not counted */
     uint32_t fingerprint; /* CRC-32 over the texts of ids 0..n_tokens-1: u32 length, bytes */
     uint32_t bos;         /* VOCAB_NONE: the model has none */
+    uint32_t eos;         /* the same */
     bool add_bos;         /* the model wants it before a text */
     uint32_t *eog;        /* end-of-generation set, ascending */
     size_t n_eog;
@@ -54,6 +55,23 @@ enum vocab_encode_flags {
  * time. */
 bool vocab_encode(const struct vocab *vocab, const void *text, size_t length, unsigned flags,
                   struct token_list *tokens, struct error *error);
+
+/* Where in a text special tokens may be found: in what a template wrote, not in what a person
+ * did.  The text between special tokens is one text all the same, as the models were trained. */
+struct vocab_span {
+    size_t begin, end;
+};
+struct vocab_marks {
+    struct vocab_span *spans; /* ascending, apart */
+    size_t n_spans;
+    char *text; /* the template: what is user-defined and occurs in it is found in the spans only */
+};
+/* As vocab_encode.  Control tokens are found inside the spans only, as are user-defined tokens
+ * that the template uses or that look like <this>; other user-defined ones everywhere.
+ * White space after a token that takes it in (Phi-3) is left out inside a span. */
+bool vocab_encode_marked(const struct vocab *vocab, const void *text, size_t length,
+                         const struct vocab_marks *marks, struct token_list *tokens,
+                         struct error *error);
 
 /* The bytes that a token stands for: length, *bytes pointing into the vocabulary.  Control tokens
  * and ids without text have none unless `special`, when control tokens give their text.  SPM pieces
