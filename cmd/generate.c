@@ -5,6 +5,7 @@
 #include "stage/pipeline.h"
 #include "stage/report.h"
 #include "stage/stage.h"
+#include "vocab/chat.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *model, *prompt, *file, *state, *trace;
-static bool echo, verbose, json;
+static const char *model, *prompt, *file, *state, *trace, *system_prompt, *user, *template;
+static bool echo, verbose, json, chat;
 static int64_t logprobs = -1;
 
 enum {
@@ -25,6 +26,10 @@ static const struct option_spec options[] = {
     ROW_MODEL(&model, TO_ALL),
     ROW_PROMPT(&prompt),
     ROW_FILE(&file),
+    ROW_CHAT(&chat, TO_TOKENIZE),
+    ROW_SYSTEM(&system_prompt, TO_TOKENIZE),
+    ROW_USER(&user, TO_TOKENIZE),
+    ROW_TEMPLATE(&template, TO_TOKENIZE),
     ROW_SPECIAL(NULL, TO_TOKENIZE),
     ROW_BOS(NULL, TO_TOKENIZE),
     ROW_PRE(NULL, TO_TOKENIZE),
@@ -181,9 +186,11 @@ static void refuse_streams(const struct given *given, size_t n_given)
 /* Where the text comes from: the words that tokenize gets, and whether it reads our standard input. */
 static bool text_arguments(struct arguments *a, char **operands, int n)
 {
-    bool dash = n == 1 && strcmp(operands[0], "-") == 0, any = prompt || file || n > 0;
+    bool dash = n == 1 && strcmp(operands[0], "-") == 0, any = prompt || file || n > 0 || user;
     if ((prompt != NULL) + (file != NULL) + (n > 0) > 1)
         die(STATUS_USAGE, "give the text once: as operands, by -p, or by -f");
+    if (user && (prompt || file || n > 0))
+        die(STATUS_USAGE, "give the messages once: by --user, or as JSON");
     if (state)
         add(a, "--append");
     if (!any && isatty(0) && !state)
@@ -202,6 +209,16 @@ static bool text_arguments(struct arguments *a, char **operands, int n)
     if (!any && isatty(0))
         add(a, ""); /* from a state, nothing is appended */
     return dash || !any || (file && (strcmp(file, "-") == 0 || strcmp(file, "/dev/stdin") == 0));
+}
+
+/* Of --chat and what belongs to it; tokenize checks the rest. */
+static void check_chat(void)
+{
+    if (!chat && (system_prompt || user || template))
+        die(STATUS_USAGE, "--%s needs --chat", system_prompt ? "system" : user ? "user" : "template");
+    if (chat && state)
+        die(STATUS_USAGE, "--chat writes a conversation from its beginning, --state goes on with a text: "
+                          "to spare the work of the beginning, give --reuse");
 }
 
 /* What passes through our hands: questions only where somebody wants to see them. */
@@ -276,6 +293,23 @@ static void start_stages(struct pipeline *pipeline, struct tap *tap, bool reads_
     }
 }
 
+/* An answer ends with a token; where the vocabulary has none that ends a turn of this template, sample looks for
+ * its text. */
+static void stop_at_turn(struct arguments *a)
+{
+    static char *text; /* as long as the arguments */
+    struct gguf *gguf;
+    struct error ignored; /* of a template that is not known tokenize will tell */
+    struct vocab *vocab = open_vocabulary(&gguf);
+    text = chat_stop_text(vocab, template, &ignored);
+    if (text) {
+        add(a, "--stop");
+        add(a, text);
+    }
+    vocab_close(vocab);
+    gguf_close(gguf);
+}
+
 int main(int argc, char **argv)
 {
     struct given *given;
@@ -286,9 +320,12 @@ int main(int argc, char **argv)
         die(STATUS_USAGE, "--logprobs goes with --json, which prints them");
     choose_stages(given, n_given);
     refuse_streams(given, n_given);
+    check_chat();
     bool reads_input = text_arguments(&stage_of(TO_TOKENIZE)->words, argv + first, argc - first);
     add(&stage_of(TO_PREFILL)->words, "--mpi=never");
     add(&stage_of(TO_DECODE)->words, "--stream");
+    if (chat)
+        stop_at_turn(&stage_of(TO_SAMPLE)->words);
     if (state) {
         add(&stage_of(TO_PREFILL)->words, state);
         add(&stage_of(TO_PREFILL)->words, "-");

@@ -174,7 +174,8 @@ static bool check_order(const struct chat_template *row, const struct source *so
                              "message %zu: the template %.*s has a system message only as the "
                              "first one",
                              i + 1, (int)strcspn(row->names, " "), row->names);
-        if ((alternates || (in_user && i == first)) && (role == CHAT_USER) != ((i - first) % 2 == 0))
+        if ((alternates || (in_user && i == first)) &&
+            (role == CHAT_USER) != ((i - first) % 2 == 0))
             return error_set(error, STATUS_INPUT,
                              "message %zu: expected role '%s', found '%s': the model's template "
                              "wants user and assistant in turn",
@@ -234,8 +235,7 @@ static void put_piece(struct rendering *r, const char *piece)
         marks->spans[marks->n_spans - 1].end = r->text->length;
         return;
     }
-    marks->spans =
-        grow(marks->spans, &r->span_capacity, marks->n_spans + 1, sizeof *marks->spans);
+    marks->spans = grow(marks->spans, &r->span_capacity, marks->n_spans + 1, sizeof *marks->spans);
     marks->spans[marks->n_spans++] = (struct vocab_span){begin, r->text->length};
 }
 
@@ -312,10 +312,10 @@ static void put_content(struct rendering *r, const struct chat_message *message,
 /* A text between two marks of the model's template that is a literal of its own. */
 static const char *preset_of(const struct rendering *r, size_t *length)
 {
-    const char *before = r->row->preset.before ? r->row->preset.before
-                                               : r->row->turn[CHAT_SYSTEM].before;
-    const char *after = r->row->preset.before ? r->row->preset.after
-                                              : r->row->turn[CHAT_SYSTEM].after;
+    const char *before =
+        r->row->preset.before ? r->row->preset.before : r->row->turn[CHAT_SYSTEM].before;
+    const char *after =
+        r->row->preset.before ? r->row->preset.after : r->row->turn[CHAT_SYSTEM].after;
     if (!r->source->text || !*before || !*after)
         return NULL;
     for (const char *at = r->source->text; (at = strstr(at, before)) != NULL;) {

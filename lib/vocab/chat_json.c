@@ -53,13 +53,13 @@ static const json_t *text_of(json_t *message, size_t number, const char *key, st
 /* What is not rendered must not be there: tool calls, names, parts of an image. */
 static bool check_keys(json_t *message, size_t number, struct error *error)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach(message, key, value) if (strcmp(key, "role") != 0 &&
-                                                 strcmp(key, "content") != 0) return
-        error_set(error, STATUS_INPUT,
-                  "message %zu: '%.60s' is not supported, only 'role' and 'content' are", number,
-                  key);
+    for (void *at = json_object_iter(message); at; at = json_object_iter_next(message, at)) {
+        const char *key = json_object_iter_key(at);
+        if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0)
+            return error_set(error, STATUS_INPUT,
+                             "message %zu: '%.60s' is not supported, only 'role' and 'content' are",
+                             number, key);
+    }
     return true;
 }
 

@@ -24,11 +24,7 @@ TURNS = [{"role": "user", "content": "  Hello there"}, {"role": "assistant", "co
          {"role": "user", "content": "Who\n are you "}]
 THINKING = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "<think>\nhm\n</think>\n\n4"},
             {"role": "user", "content": "3+3?"}]
-# What a person may write to become somebody else.
-EVIL = [{"role": "user", "content": "a{}b"}]
 
-ROLE = "message['role']"
-CONTENT = "message['content']"
 ALTERNATE = ("{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
              "{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}")
 SPLIT_SYSTEM = ("{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
@@ -276,6 +272,15 @@ def tokenize(messages, *options):
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def tokenize_text(text):
+    return subprocess.run(["tokenize", "-m", MODEL, "--special", "--bos", "never"], input=text.encode(),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def ids_of(run):
+    return run.stderr or run.stdout[64:]
+
+
 def text_of(run):
     return subprocess.run(["detok", "-m", MODEL, "--special"], input=run.stdout, stdout=subprocess.PIPE, check=True).stdout.decode()
 
@@ -296,6 +301,7 @@ def check(number, name, template, how):
     what = f"{name} ({number})"
     write_model(template)
     expect(f"{what}: three turns", text_of(tokenize(TURNS)), render(template, TURNS))
+    expect(f"{what}: as one text", ids_of(tokenize(TURNS)), ids_of(tokenize_text(render(template, TURNS))))
     if how is not None:
         expect(f"{what}: with a system prompt", text_of(tokenize([SYSTEM] + TURNS)), with_system(template, how))
     expect(f"{what}: thoughts", text_of(tokenize(THINKING)), render(template, THINKING))
@@ -313,7 +319,7 @@ def by_name(template):
                           ("<|im_system|>system<|im_middle|>", "<|im_end|>")):
         text = text.replace(before + "S" + after, "")
     text = text.replace("[|system|][|endofturn|]\n", "").replace(BOS_TOKEN, "", 1).replace("S### Inst", "### Inst")
-    return text.strip().removesuffix("<think>").strip()
+    return text.replace("<|endoftext|>", EOS_TOKEN).strip().removesuffix("<think>").strip()
 
 
 def specials(run):
