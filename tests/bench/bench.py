@@ -2,10 +2,11 @@
 """bench.py BIN [NAME ...]: a table of speeds, each beside what bounds it and beside another engine.
 
 The machine is shared: every line is the median of three rounds in which all that is compared takes turns.  PEER names a
-folder where the npm package node-llama-cpp is installed (npm i node-llama-cpp --ignore-scripts); without it the
-column stays empty.  NAMEs choose lines: decode prefill avx512 lanes attention start pipes restore.
+folder where the npm packages node-llama-cpp and tiktoken are installed (npm i node-llama-cpp tiktoken
+--ignore-scripts); without them the column stays empty.  NAMEs choose lines: decode prefill avx512 lanes attention
+start pipes restore tokenize.
 """
-import os, shutil, statistics, subprocess, sys, time
+import glob, os, shutil, statistics, subprocess, sys, time
 
 BIN = os.path.abspath(sys.argv[1])
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -178,6 +179,37 @@ def bench_restore():
     made, again = rounds(lambda: [timed(prefill, "-m", path, "-o", state, tokens)],
                          lambda: [timed(prefill, "-m", path, "-o", state + "2", state)])
     line("restore of a 1000-position state and its copy", 1e3 * again[0], "ms", None, 1e3 * made[0], "its prefill")
+
+
+def english():
+    """A text of 8 MB: what is written here and the licences of the system, again and again."""
+    top = os.path.dirname(os.path.dirname(HERE))
+    names = glob.glob(top + "/*.md") + glob.glob(top + "/LICENSE") + glob.glob("/usr/share/common-licenses/*") + glob.glob("/usr/share/perl/*/pod/*.pod")
+    parts = [open(name, "rb").read() for name in sorted(names) if os.path.isfile(name)]
+    parts += [subprocess.run(["mandoc", "-Tascii", page], stdout=subprocess.PIPE).stdout.replace(b"\b", b"") for page in sorted(glob.glob(top + "/man/*/*"))]
+    text = b"".join(parts)
+    path = os.path.join(WORK, "english")
+    with open(path, "wb") as file:
+        file.write((text * (8_000_000 // len(text) + 1))[:8_000_000])
+    return path, len(text)
+
+
+def bench_tokenize():
+    data = os.environ.get("UNROLL_TEST_DATA", os.path.join(HERE, "..", "..", "..", "shared", "data")) + "/vocab"
+    text, distinct = english()
+    for name in ("llama-bpe", "qwen2", "gpt-2", "llama-spm"):
+        path = f"{data}/{name}.gguf"
+        if not os.path.exists(path):
+            print(f"tokenize {name}: no {path}")
+            continue
+        theirs = {"gpt-2": "gpt2"}.get(name, "cl100k_base")
+        node = ["node", os.path.join(HERE, "tiktoken.mjs"), text, theirs]
+        have = PEER and os.path.exists(os.path.join(PEER, "node_modules", "tiktoken"))
+        ours, other = rounds(lambda: measure("--tokenize", text, path), lambda: run(*node) if have else [None, None, None])
+        line(f"tokenize English, {name}", ours[1], "MB/s", other[1])
+        line(f"open the vocabulary, {name}", ours[0], "ms", other[0])
+        if have:
+            print(f"    peer: tiktoken {theirs}, {other[2]:.0f} tokens; ours {ours[2]:.0f}; one thread; {distinct / 1e3:.0f} kB of text, repeated")
 
 
 BENCHES = {name[6:]: f for name, f in list(globals().items()) if name.startswith("bench_")}

@@ -2,11 +2,14 @@
 #include "model/model.h"
 #include "stage/stage.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+static const char *text_path;
 static int64_t threads = 2, n_prefill, n_decode, after, lanes = 1, loop;
 static bool bandwidth;
 static int repack;
@@ -19,6 +22,7 @@ static const struct option_spec options[] = {
     {0, "after", "P", OPTION_INTEGER, &after, 0, 1 << 20, "... after P positions", 0},
     {0, "lanes", "N", OPTION_INTEGER, &lanes, 1, 512, "... of N sequences at once", 0},
     {0, "loop", "N", OPTION_INTEGER, &loop, 0, 1 << 20, "the whole loop in one process, greedy: tokens/s", 0},
+    {0, "tokenize", "FILE", OPTION_TEXT, &text_path, 0, 0, "ms to open a vocabulary, MB/s of this text, its tokens", 0},
     {0, "repack", "auto|never|only", OPTION_CHOICE, &repack, 0, 0, "layout of the weights", 0},
     {0},
 };
@@ -115,11 +119,61 @@ static double run_loop(struct model *m, uint32_t n)
     return seconds;
 }
 
+/* ---- tokens -------------------------------------------------------------------------------- */
+
+static double encode(const struct vocab *vocab, const uint8_t *text, size_t size, struct token_list *tokens)
+{
+    struct error error;
+    double begin = seconds_now();
+    tokens->count = 0;
+    if (!vocab_encode(vocab, text, size, 0, tokens, &error))
+        die_error(&error);
+    return seconds_now() - begin;
+}
+
+/* Opens the file's vocabulary, everything that encoding needs included, and encodes a text with it; the best of
+ * several passes. */
+static void measure_tokens(const char *path)
+{
+    struct error error;
+    struct token_list tokens = {0};
+    size_t size;
+    int fd = open(text_path, O_RDONLY);
+    uint8_t *text = fd < 0 ? NULL : read_all(fd, &size, text_path);
+    if (!text)
+        die(STATUS_SYSTEM, "%s: cannot open:", text_path);
+    close(fd);
+    double opening = INFINITY, encoding = INFINITY;
+    for (int pass = 0; pass < 5; pass++) {
+        double begin = seconds_now();
+        struct gguf *gguf = gguf_open(path, &error);
+        struct vocab *vocab = gguf ? vocab_open(gguf, NULL, &error) : NULL;
+        if (!vocab)
+            die_error(&error);
+        encode(vocab, (const uint8_t *)"a", 1, &tokens);
+        double seconds = seconds_now() - begin;
+        opening = seconds < opening ? seconds : opening;
+        for (int i = 0; i < 3; i++) {
+            seconds = encode(vocab, text, size, &tokens);
+            encoding = seconds < encoding ? seconds : encoding;
+        }
+        vocab_close(vocab);
+        gguf_close(gguf);
+    }
+    printf("%.2f\n%.2f\n%zu\n", 1e3 * opening, 1e-6 * (double)size / encoding, tokens.count);
+    free(tokens.ids);
+    free(text);
+}
+
 int main(int argc, char **argv)
 {
     struct error error;
     program_start(argv);
     int first = options_parse(&program, argc, argv, NULL, NULL);
+    if (text_path && first < argc) {
+        measure_tokens(argv[first]);
+        return program_end();
+    }
     struct threads *pool = threads_start((int)threads);
     if (bandwidth)
         printf("%.2f\n", read_bandwidth(pool));
