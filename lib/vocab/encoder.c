@@ -81,6 +81,23 @@ static bool make_priorities(const struct vocab *vocab, struct encoder *encoder, 
     return true;
 }
 
+/* Nothing of a text may get lost.  No converter writes this for a model that decodes text. */
+static bool check_spaces(const struct vocab *vocab, struct error *error)
+{
+    static const char key[] = "tokenizer.ggml.remove_extra_whitespaces";
+    bool removes = false;
+    if (gguf_bool(vocab->gguf, key, &removes, error) == GGUF_WRONG)
+        return false;
+    return !removes || error_set(error, STATUS_INPUT,
+                                 "key '%s' is true: a tokenizer that drops spaces is not supported",
+                                 key);
+}
+
+static bool make_spm(const struct vocab *vocab, struct encoder *encoder, struct error *error)
+{
+    return check_spaces(vocab, error) && make_priorities(vocab, encoder, error);
+}
+
 /* Which pairs (last byte of a character, first byte of the next) occur inside a token.  Merging can
  * never cross any other pair, so an SPM text falls into words there, which are merged one by one
  * and cached like those of BPE; the result is the same. */
@@ -149,7 +166,7 @@ bool encoder_make(const struct vocab *vocab, struct encoder *encoder, struct err
     specials_make(&encoder->specials, vocab);
     if (vocab->spm)
         find_inside(vocab, encoder);
-    if (!(vocab->spm ? make_priorities : make_bpe)(vocab, encoder, error)) {
+    if (!(vocab->spm ? make_spm : make_bpe)(vocab, encoder, error)) {
         encoder_clear(encoder);
         return false;
     }

@@ -30,6 +30,7 @@ enum pre_flags {
     PRE_IGNORE_MERGES =
         1,           /* a word that is a token is that token, whatever the merges make of it */
     PRE_ADD_BOS = 2, /* add_bos_token is true unless the file says otherwise */
+    PRE_THREES = 4, /* matches of the first pattern, digits, are cut into threes from their end */
 };
 struct pre_facts {
     const char *names;                      /* of tokenizer.ggml.pre, separated by spaces */

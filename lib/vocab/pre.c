@@ -13,6 +13,7 @@ struct pattern {
 struct pre {
     struct pattern patterns[PRE_MAX_PATTERNS];
     size_t count;
+    bool threes;
     pcre2_match_data *match;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
@@ -21,6 +22,7 @@ struct pre {
 struct pre *pre_compile(const struct pre_facts *facts, struct error *error)
 {
     struct pre *pre = allocate(1, sizeof *pre);
+    pre->threes = facts->flags & PRE_THREES;
     pre->match = pcre2_match_data_create(1, NULL);
     pre->context = pcre2_match_context_create(NULL);
     /* The machine code has a stack of its own, so a long match cannot overflow ours.  The
@@ -86,6 +88,28 @@ struct splitter {
     struct error *error;
 };
 
+static bool split(const struct splitter *splitter, size_t level, size_t begin, size_t length);
+
+/* Digits, in groups of three characters that are counted from the end, each a piece of its own. */
+static bool split_threes(const struct splitter *splitter, size_t begin, size_t length)
+{
+    const uint8_t *digits = splitter->text + begin;
+    size_t n = 0;
+    for (size_t i = 0; i < length; i++)
+        n += (digits[i] & 0xc0) != 0x80;
+    for (size_t at = 0, start = 0; at < length; start = at) {
+        size_t group = n % 3 ? n % 3 : 3;
+        n -= group;
+        for (; group > 0; group--)
+            do
+                at++;
+            while (at < length && (digits[at] & 0xc0) == 0x80);
+        if (!split(splitter, 1, begin + start, at - start))
+            return false;
+    }
+    return true;
+}
+
 /* Splits one piece with the patterns from `level` on: the matches, and what lies between them. */
 static bool split(const struct splitter *splitter, size_t level, size_t begin, size_t length)
 {
@@ -102,7 +126,8 @@ static bool split(const struct splitter *splitter, size_t level, size_t begin, s
             break; /* no pattern of the table matches nothing */
         if (start > done && !split(splitter, level + 1, begin + done, start - done))
             return false;
-        if (!split(splitter, level + 1, begin + start, end - start))
+        if (pre->threes && level == 0 ? !split_threes(splitter, begin + start, end - start)
+                                      : !split(splitter, level + 1, begin + start, end - start))
             return false;
         done = from = end;
     }

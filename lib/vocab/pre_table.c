@@ -39,9 +39,16 @@
 #define NOT_HAN(letters) "(?:(?!\\p{sc:Han})" letters ")"
 
 /* Punctuation of ASCII goes with the Latin letters after it. */
-#define DEEPSEEK3                                                                                   \
+#define DEEPSEEK_LATIN                                                                              \
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"                                         \
-    "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINES
+    "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+#define DEEPSEEK3 DEEPSEEK_LATIN "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINES
+
+/* A run of spaces is cut into powers of two, the greatest first, that leave one for the word. */
+#define HALF(n) S "{" n "}(?!" NOT_S ")|"
+#define SPACES_BY_HALVES                                                                            \
+    HALF("512") HALF("256") HALF("128") HALF("64") HALF("32") HALF("16") HALF("8") HALF("4")        \
+    HALF("1,2") S
 
 /* Characters are written by number: normalisation, in an editor say, would change some. */
 #define HAN_KANA       "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
@@ -50,6 +57,10 @@
     "[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+"
 #define BLOOM                                                                                       \
     " ?[^(" SPACES "|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+"
+#define AFMOE_SCRIPTS                                                                               \
+    "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{f900}-\\x{faff}\\x{3040}-\\x{30ff}\\x{ff65}-\\x{ff9f}"   \
+    "\\x{2f00}-\\x{2fdf}\\x{e00}-\\x{e7f}\\x{e80}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}"      \
+    "\\x{aa60}-\\x{aa7f}\\x{a9e0}-\\x{a9ff}\\x{ac00}-\\x{d7af}\\x{1100}-\\x{11ff}]+"
 #define YOUTU_SCRIPTS                                                                               \
     "[\\x{ac00}-\\x{d7a3}\\x{3131}-\\x{318e}]+"                                                     \
     "|[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}\\x{2019}\\x{2014}\\x{ff1a}\\x{ff1b}\\x{ff0c}"  \
@@ -81,12 +92,12 @@
 #define FINAL_SPACES "(?<!" S ")" S "++$"
 
 static const struct pre_facts table[] = {
-    {"gpt-2 gpt2 phi-2 gpt-neox mpt olmo jais trillion granite-docling exaone4 gigachat a.x-4.0 mellum "
+    {"gpt-2 gpt2 phi-2 gpt-neox gptneox mpt olmo jais trillion granite-docling exaone4 gigachat a.x-4.0 mellum "
      "modern-bert roberta-bpe jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code",
      {GPT2}, 0, "openai/gpt-2 encoder.py; GPT2, MPT, OLMO, JAIS, TRILLION"},
     {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
      {LLAMA3}, PRE_IGNORE_MERGES | PRE_ADD_BOS, "meta-llama/Meta-Llama-3-8B tokenizer.json; LLAMA3"},
-    {"smaug-bpe dbrx glm4 chatglm-bpe",
+    {"smaug-bpe smaug dbrx glm4 chatglm-bpe chatglm",
      {LLAMA3}, 0, "databricks/dbrx-instruct, THUDM/glm-4-9b; SMAUG, DBRX, CHATGLM4"},
     {"qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2",
      {QWEN2}, 0, "Qwen/Qwen2-7B tokenizer.json; QWEN2, STABLELM2, HUNYUAN, SOLAR_OPEN, GROK_2"},
@@ -107,11 +118,11 @@ static const struct pre_facts table[] = {
     {"youtu", {YOUTU_SCRIPTS, GPT4O("\\p{N}")}, PRE_IGNORE_MERGES, "YOUTU"},
     {"falcon",
      {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"}, 0, "tiiuae/falcon-7b tokenizer.json; FALCON"},
-    {"starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
+    {"starcoder refact command-r smollm codeshell exaone minerva-7b minerva mellum2",
      {"\\p{N}", GPT2}, 0,
      "bigcode/starcoder2-3b tokenizer.json; STARCODER, REFACT, COMMAND_R, SMOLLM, CODESHELL, EXAONE, "
      "MINERVA, MELLUM2"},
-    {"bloom gpt3-finnish poro-chat", {BLOOM}, 0, "bigscience/bloom tokenizer.json; BLOOM, PORO"},
+    {"bloom gpt3-finnish poro-chat poro", {BLOOM}, 0, "bigscience/bloom tokenizer.json; BLOOM, PORO"},
     {"viking", {BLOOM, "\\p{N}"}, 0, "VIKING"},
     {"tekken",
      {CASED(UPPER, LOWER, "") "|\\p{N}|" SYMBOLS "[\\r\\n/]*|" LINES},
@@ -134,6 +145,21 @@ static const struct pre_facts table[] = {
      {"\\p{N}{1,3}", CONTRACTION "|" LETTERS "|\\p{N}+|" SYMBOLS "[\\r\\n]*|" LINES},
      PRE_IGNORE_MERGES, "openbmb/MiniCPM5-1B tokenizer.json; MINICPM5"},
     {"laguna", {"[^\\n]+|\\n+", QWEN2}, 0, "LAGUNA"},
+    {"jais-2",
+     {CONTRACTION "|" LETTERS "|\\p{N}{1,3}|" SYMBOLS "[\\r\\n]*|" S "*[\\r\\n]+|" SPACES_BY_HALVES},
+     0, "inceptionai/Jais-2-8B-Chat tokenizer.json; JAIS2"},
+    {"ufakzeka", {LETTERS "|\\p{N}|" SYMBOLS "[\\r\\n]*|" LINES}, 0, "UFAKZEKA"},
+    {"spark2_5",
+     {"\\p{N}{1,3}", HAN_KANA, DEEPSEEK_LATIN "| ?[\\p{P}\\p{S}]+|[\\r\\n]|" BLANKS, "\\p{N}"},
+     0, "SPARK2_5"},
+    {"chameleon",
+     {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ", "\\p{N}", "[\\p{P}!-/:-@\\[-`{-~]", GPT2},
+     PRE_ADD_BOS, "facebook/chameleon-7b tokenizer.json; CHAMELEON"},
+    {"tiny_aya cohere2moe",
+     {"(?<!\\p{Nd})\\p{Nd}++(?![\\p{L}\\p{M}\\p{N}\\p{Pc}])", GPT4O("\\p{N}{1,3}")},
+     PRE_THREES, "CohereLabs/tiny-aya-base tokenizer.json; TINY_AYA"},
+    {"superbpe", {"\\p{Nd}++", "\\p{N}+"}, PRE_THREES, "UW/OLMo2-8B-SuperBPE-t180k tokenizer.json; SUPERBPE"},
+    {"afmoe", {"\\p{Nd}++", AFMOE_SCRIPTS, DEEPSEEK3}, PRE_THREES, "arcee-ai/Trinity tokenizer.json; AFMOE"},
 };
 
 /* clang-format on */

@@ -38,9 +38,11 @@ static const struct {
     {"<|fim_pad|>", true},        /* Qwen coder: the end of a filled-in middle */
     {"<fim-pad>", true},
     {"<fim_pad>", true}, /* StarCoder, Granite */
+    {"<PAD>", true},
     {"<|fim_repo|>", true},
     {"<|repo_name|>", true}, /* Qwen coder: the next file or repository would begin */
     {"<fim-repo>", true},
+    {"<REPO>", true},
     {"<reponame>", true},   /* Granite */
     {"<|file_sep|>", true}, /* Qwen coder */
     {"<|fim_prefix|>", false},
@@ -49,6 +51,29 @@ static const struct {
     {"<fim_prefix>", false},
     {"<fim_suffix>", false},
     {"<fim_middle>", false},
+    {"<fim-prefix>", false},
+    {"<fim-suffix>", false},
+    {"<fim-middle>", false},
+    {"<PRE>", false}, /* CodeLlama */
+    {"<SUF>", false},
+    {"<MID>", false},
+    {"\xe2\x96\x81<PRE>", false}, /* CodeLlama, with its prefix space */
+    {"\xe2\x96\x81<SUF>", false},
+    {"\xe2\x96\x81<MID>", false},
+    {"<|code_prefix|>", false}, /* GLM */
+    {"<|code_suffix|>", false},
+    {"<|code_middle|>", false},
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81"
+     "begin\xef\xbd\x9c>",
+     false}, /* DeepSeek */
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81hole\xef\xbd\x9c>",
+     false},
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81"
+     "end\xef\xbd\x9c>",
+     false},
 };
 enum { N_KNOWN = sizeof known_texts / sizeof *known_texts };
 

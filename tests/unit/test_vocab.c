@@ -410,6 +410,40 @@ START_TEST(odd_tokens)
 }
 END_TEST
 
+/* The same for byte-level BPE, whose texts should be of its alphabet: others are taken as they are. */
+START_TEST(odd_tokens_of_bpe)
+{
+    start_bpe("gpt-2");
+    add_bytes("", 0, TOKEN_NORMAL, 0);              /* 256 */
+    add_bytes("a\nb", 3, TOKEN_NORMAL, 0);          /* 257 */
+    add_bytes("\0", 1, TOKEN_NORMAL, 0);            /* 258: byte 0 has a token of its own */
+    add_bytes("\xff\xfe", 2, TOKEN_USER_DEFINED, 0); /* 259 */
+    add_bytes("x\0y", 3, TOKEN_USER_DEFINED, 0);    /* 260 */
+    add_bytes("<\n>", 3, TOKEN_CONTROL, 0);         /* 261 */
+    add("ab", TOKEN_NORMAL, 0);                     /* 262 */
+    add("ab", TOKEN_NORMAL, 0);                     /* 263: the first counts */
+    add("<\n>", TOKEN_CONTROL, 0);                  /* 264: here too */
+    add_merge("a b");
+    add_merge("qq ab"); /* qq is no token: found only where it was made */
+    add_merge("ab qq");
+    finish();
+    ck_assert_str_eq(ids_of("ab", 0), "262");
+    ck_assert_str_eq(ids_of("qqab", 0), "113 113 262");
+    ck_assert_str_eq(ids_of("a\nb", 0), "97 10 98");
+    ck_assert_str_eq(ids_of("a<\n>", ENCODE_SPECIAL), "97 261");
+    ck_assert_str_eq(ids_of("a<\n>", 0), "97 60 10 62");
+    encode("x\0y\xff\xfe\0", 6, 0);
+    ck_assert_uint_eq(tokens.count, 3);
+    ck_assert_uint_eq(tokens.ids[0], 260);
+    ck_assert_uint_eq(tokens.ids[1], 259);
+    ck_assert_uint_eq(tokens.ids[2], 0);
+    const char *bytes;
+    ck_assert_uint_eq(vocab_piece(vocab, 257, false, &bytes), 3);
+    ck_assert_int_eq(memcmp(bytes, "a\nb", 3), 0);
+    done();
+}
+END_TEST
+
 /* ---- against the definition ---------------------------------------------------------------- */
 
 /* Merges the word as the papers say: again and again the best pair, the leftmost of equals. */
@@ -792,6 +826,18 @@ START_TEST(refusals)
     start_spm();
     write_arrays(true, true, false);
     refused("gpt-2", "--pre");
+    start_spm();
+    write_arrays(true, true, false);
+    gguf_write_bool(draft.writer, "tokenizer.ggml.remove_extra_whitespaces", true);
+    refused(NULL, "'tokenizer.ggml.remove_extra_whitespaces' is true");
+    static const char *const models[] = {"t5", "rwkv", "plamo2", "gemma4", "none", ""};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char reason[40];
+        snprintf(reason, sizeof reason, "'%s' is not supported", models[i]);
+        start(models[i]);
+        write_arrays(true, true, false);
+        refused(NULL, reason);
+    }
     start("llama");
     add("x", TOKEN_UNUSED, 0);
     write_arrays(true, true, false);
@@ -991,6 +1037,7 @@ int main(void)
     tcase_add_test(encoding, bpe_merges_by_rank);
     tcase_add_test(encoding, bpe_words_that_are_tokens);
     tcase_add_test(encoding, odd_tokens);
+    tcase_add_test(encoding, odd_tokens_of_bpe);
     tcase_add_test(encoding, bpe_equals_definition);
     tcase_add_test(encoding, spm_equals_definition);
     tcase_add_test(encoding, any_bytes_come_back);
