@@ -9,6 +9,12 @@
 
 static const char key[] = "tokenizer.chat_template";
 
+const char *chat_role_name(enum chat_role role)
+{
+    static const char *const names[CHAT_ROLES] = {"system", "user", "assistant"};
+    return names[role];
+}
+
 /* ---- the model's own template -------------------------------------------------------------- */
 
 /* A template, ready to be searched: ends in a zero byte. */

@@ -9,7 +9,6 @@
 /* ---- messages (chat_json.c) ---------------------------------------------------------------- */
 
 enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_ROLES };
-const char *chat_role_name(enum chat_role role);
 
 struct chat_message {
     enum chat_role role;
@@ -47,6 +46,8 @@ bool chat_render(struct chat_text *text, const struct vocab *vocab, const char *
                  const struct chat_messages *messages, struct error *error);
 void chat_text_free(struct chat_text *text);
 
+/* "system", ... */
+const char *chat_role_name(enum chat_role role);
 /* Every name that chat_render takes, separated by single spaces; in static memory. */
 const char *chat_template_names(void);
 

@@ -5,13 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const role_names[CHAT_ROLES] = {"system", "user", "assistant"};
-
-const char *chat_role_name(enum chat_role role)
-{
-    return role_names[role];
-}
-
 void chat_messages_add(struct chat_messages *messages, enum chat_role role, const void *content,
                        size_t length)
 {
@@ -74,8 +67,8 @@ static bool add_message(struct chat_messages *messages, json_t *message, struct 
     if (!content || !check_keys(message, number, error))
         return false;
     for (int i = 0; i < CHAT_ROLES; i++)
-        if (strcmp(json_string_value(role), role_names[i]) == 0 &&
-            json_string_length(role) == strlen(role_names[i])) {
+        if (strcmp(json_string_value(role), chat_role_name((enum chat_role)i)) == 0 &&
+            json_string_length(role) == strlen(json_string_value(role))) {
             chat_messages_add(messages, (enum chat_role)i, json_string_value(content),
                               json_string_length(content));
             return true;

@@ -45,6 +45,10 @@
 #define DEEPSEEK3 DEEPSEEK_LATIN "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINES
 
 /* A run of spaces is cut into powers of two, the greatest first, that leave one for the word. */
+/* No newline is ahead of spaces that were taken already: looking for one again would take quadratic time. */
+#define NOT_AFTER_SPACES                                                                            \
+    "(?<![\\x{9}\\x{b}\\x{c}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"       \
+    "\\x{202f}\\x{205f}\\x{3000}])"
 #define HALF(n) S "{" n "}(?!" NOT_S ")|"
 #define SPACES_BY_HALVES                                                                            \
     HALF("512") HALF("256") HALF("128") HALF("64") HALF("32") HALF("16") HALF("8") HALF("4")        \
@@ -146,7 +150,7 @@ static const struct pre_facts table[] = {
      PRE_IGNORE_MERGES, "openbmb/MiniCPM5-1B tokenizer.json; MINICPM5"},
     {"laguna", {"[^\\n]+|\\n+", QWEN2}, 0, "LAGUNA"},
     {"jais-2",
-     {CONTRACTION "|" LETTERS "|\\p{N}{1,3}|" SYMBOLS "[\\r\\n]*|" S "*[\\r\\n]+|" SPACES_BY_HALVES},
+     {CONTRACTION "|" LETTERS "|\\p{N}{1,3}|" SYMBOLS "[\\r\\n]*|" NOT_AFTER_SPACES S "*[\\r\\n]+|" SPACES_BY_HALVES},
      0, "inceptionai/Jais-2-8B-Chat tokenizer.json; JAIS2"},
     {"ufakzeka", {LETTERS "|\\p{N}|" SYMBOLS "[\\r\\n]*|" LINES}, 0, "UFAKZEKA"},
     {"spark2_5",
