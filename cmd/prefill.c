@@ -2,6 +2,7 @@
  * tokens, in; a state out. */
 #include "options.h"
 #include "stage/prefill.h"
+#include "stage/window.h"
 
 #ifdef UNROLL_MPI
 #include "dist/dist.h"
@@ -21,6 +22,10 @@ static const struct option_spec options[] = {
     ROW_REPACK(&given.engine.repack, 0),
     {0, "logits", "last|all", OPTION_CHOICE, &given.logits, 0, 0,
      "logits of the last position, or of every position evaluated", 0},
+    {0, "window", "N", OPTION_INTEGER, &given.window, 2, 16777216,
+     "with --logits all: a text of any length, in windows of N positions", 0},
+    {0, "stride", "N", OPTION_INTEGER, &given.stride, 1, 16777216,
+     "tokens from one window to the next (default: half a window)", 0},
     ROW_REUSE(&given.reuse, 0),
     ROW_OUTPUT(&given.output),
     ROW_COMPRESS(&given.compress),
@@ -63,6 +68,19 @@ static void reuse(struct state *state, const struct state *old, bool verbose)
     }
 }
 
+/* Every window is evaluated from its beginning, so there is nothing to go on from. */
+static void check_window(const struct engine *engine, const struct lane *lane, struct record_reader *reader)
+{
+    if (given.window > engine->facts.n_context)
+        reader_die(reader, STATUS_USAGE, "--window %lld, but the context is %u", (long long)given.window,
+                   engine->facts.n_context);
+    if (lane->tokens->first > 0 || lane->cache.n_positions > 0)
+        reader_die(reader, STATUS_INPUT, "sequence %u %s: --window takes texts from their beginning, without a cache",
+                   lane->tokens->id, lane->tokens->first ? "does not begin at position 0" : "has a cache");
+    if (lane_end(lane) == 0)
+        reader_die(reader, STATUS_INPUT, "sequence %u holds no token: there is nothing to evaluate", lane->tokens->id);
+}
+
 static void run(char **argv, char **operands, int n_operands)
 {
     prefill_hand_over(&given, argv);
@@ -80,7 +98,7 @@ static void run(char **argv, char **operands, int n_operands)
     state_init(&state, reader, &engine.facts);
     state_take_all(&state);
     for (size_t i = 0; i < state.n_lanes; i++)
-        engine_check(&engine, state.lane[i], reader);
+        given.window ? check_window(&engine, state.lane[i], reader) : engine_check(&engine, state.lane[i], reader);
     if (state.n_lanes == 0)
         reader_die(reader, STATUS_INPUT, "no tokens in the input");
     if (old_reader) {
@@ -92,6 +110,10 @@ static void run(char **argv, char **operands, int n_operands)
     state_write_model(&writer, &engine.facts);
     for (size_t i = 0; i < state.n_lanes; i++) {
         struct lane *lane = state.lane[i];
+        if (given.window) {
+            window_write(&engine, lane, (uint32_t)given.window, (uint32_t)given.stride, &writer);
+            continue;
+        }
         uint32_t n = lane_pending(lane);
         double begin = seconds_now();
         engine_advance_writing(&engine, lane, given.logits == 1, &writer);
@@ -114,6 +136,21 @@ static void run(char **argv, char **operands, int n_operands)
 
 #endif
 
+static void check_options(void)
+{
+    if (given.stride && !given.window)
+        die(STATUS_USAGE, "--stride needs --window");
+    if (given.window && given.logits != 1)
+        die(STATUS_USAGE, "--window needs --logits all");
+    if (given.window && (given.reuse || given.mpi == PREFILL_MPI_ALWAYS))
+        die(STATUS_USAGE, "--window cannot be had with %s", given.reuse ? "--reuse" : "--mpi=always");
+    if (given.window && !given.stride)
+        given.stride = given.window / 2;
+    if (given.window && given.stride >= given.window)
+        die(STATUS_USAGE, "--stride %lld: expected less than --window, %lld", (long long)given.stride,
+            (long long)given.window);
+}
+
 int main(int argc, char **argv)
 {
     program_start(argv);
@@ -122,6 +159,7 @@ int main(int argc, char **argv)
     int first = options_parse(&program, argc, argv, NULL, NULL);
     if (given.parallel_write && (!given.output || given.compress))
         die(STATUS_USAGE, "--parallel-write %s", given.output ? "cannot be had with --compress" : "needs -o FILE");
+    check_options();
     run(words, argv + first, argc - first);
     free(words);
     return program_end();

@@ -44,4 +44,4 @@ _unroll() {
     fi
 }
 
-complete -F _unroll {,unroll-}{tokenize,prefill,decode-step,sample,detok,generate,peek,penalize,quantize}
+complete -F _unroll {,unroll-}{tokenize,prefill,decode-step,sample,detok,generate,peek,penalize,quantize,score}

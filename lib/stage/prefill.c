@@ -53,6 +53,8 @@ void prefill_hand_over(const struct prefill_options *options, char **argv)
     int ranks = prefill_launched_ranks();
     if (options->mpi == PREFILL_MPI_NEVER || (options->mpi == PREFILL_MPI_AUTO && ranks == 1))
         return;
+    if (options->window)
+        die(STATUS_USAGE, "--window runs on one rank, but this is one of %d", ranks);
     char path[4300], *folder = program_folder();
     snprintf(path, sizeof path, "%s../libexec/unroll/prefill-mpi", folder);
     free(folder);

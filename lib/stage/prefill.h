@@ -11,6 +11,7 @@ struct prefill_options {
     const char *output, *reuse;
     bool compress, force;
     int logits; /* index into "last|all" */
+    int64_t window, stride; /* 0: none */
     int mpi;    /* enum prefill_mpi */
     bool parallel_write;
 };

@@ -3,8 +3,8 @@
 small=$BIN/unroll-small.gguf
 tab=$(printf '\t')
 
-if python3 -c 'import jinja2' 2>/dev/null; then
-    python3 "$TOP/tests/cli/chat.py" >lines 2>&1 || echo "not ok chat.py: $(tail -n 1 lines)"
+if python=$(python_with jinja2); then
+    "$python" "$TOP/tests/cli/chat.py" >lines 2>&1 || echo "not ok chat.py: $(tail -n 1 lines)"
     cat lines
     grep -q '^not ok' lines && failed=1
 else

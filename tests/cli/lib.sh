@@ -101,6 +101,17 @@ shown() {
     python3 -S "$TOP/tests/cli/stream.py" --show "$1"
 }
 
+# A Python that has a module, among those of the path and the system's; fails where there is none.
+python_with() {
+    for p in python3 /usr/bin/python3; do
+        if "$p" -c "import $1" 2>/dev/null; then
+            echo "$p"
+            return
+        fi
+    done
+    return 1
+}
+
 # A terminal on standard output: on_terminal COMMAND.
 on_terminal() {
     script -qec "$1" /dev/null </dev/null

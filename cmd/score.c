@@ -1,0 +1,248 @@
+/* score: teacher forcing: log-probabilities of the tokens of a text, bits per byte, perplexity. */
+#include "options.h"
+#include "stage/score.h"
+#include "stage/stage.h"
+#include "text/text.h"
+#include "vocab/vocab.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *model, *output_path;
+static bool only_total, tsv, json;
+
+static const struct option_spec options[] = {
+    ROW_MODEL(&model, 0),
+    {0, "total", NULL, OPTION_FLAG, &only_total, 0, 0, "only the sums, no line for each token", 0},
+    {0, "tsv", NULL, OPTION_FLAG, &tsv, 0, 0, "tab-separated, for scripts", 0},
+    {0, "json", NULL, OPTION_FLAG, &json, 0, 0, "an object on each line, for scripts", 0},
+    ROW_OUTPUT(&output_path),
+    {0},
+};
+static const struct program program = {
+    "[STREAM ...]", "Log-probabilities of a text's tokens, bits per byte, perplexity: tokens and all logits in.", options};
+
+static struct record_reader *reader;
+static struct vocab *vocab;
+static struct output output;
+static uint64_t *n_bytes; /* of the scored tokens' texts, by the reader's index */
+static size_t n_counted, counted_capacity;
+static int64_t shown = -1; /* the sequence whose tokens are being shown */
+
+__attribute__((format(printf, 1, 2))) static void print(const char *format, ...);
+
+static void print(const char *format, ...)
+{
+    char *text;
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (n < 0)
+        die(STATUS_SYSTEM, "out of memory");
+    output_write(&output, text, (size_t)n);
+    free(text);
+}
+
+/* ---- a token --------------------------------------------------------------------------------- */
+
+/* The bytes of the text that a token stands for: without the space that some tokenizers put before a text. */
+static size_t text_of(const struct scored_token *token, const char **bytes)
+{
+    const struct sequence *sequence = reader_sequence(reader, token->sequence);
+    bool bos = sequence->tokens[0] == vocab_facts_of(vocab)->bos;
+    bool begins = sequence->first == 0 && !sequence->appended && token->position == bos;
+    size_t length = vocab_piece(vocab, token->id, false, bytes);
+    bool stripped = begins && vocab_strips_space(vocab) && length && **bytes == ' ';
+    *bytes += stripped;
+    return length - stripped;
+}
+
+static void add_text(struct json *line, const void *bytes, size_t length)
+{
+    json_add(line, ",\"text\":");
+    if (json_string(line, bytes, length))
+        return;
+    json_add(line, ",\"bytes\":");
+    json_bytes(line, bytes, length);
+}
+
+static void add_count(struct json *line, const char *name, uint64_t value)
+{
+    json_add(line, name);
+    json_integer(line, value);
+}
+
+static void add_real(struct json *line, const char *name, bool known, double value)
+{
+    json_add(line, name);
+    if (known)
+        json_number(line, value);
+    else
+        json_add(line, "null");
+}
+
+static void end_line(struct json *line)
+{
+    json_add(line, "}\n");
+    output_write(&output, line->text, line->length);
+    json_free(line);
+}
+
+static void print_json(const struct scored_token *token, const char *bytes, size_t length)
+{
+    struct json line = {0};
+    add_count(&line, "{\"sequence\":", token->sequence);
+    add_count(&line, ",\"position\":", token->position);
+    add_count(&line, ",\"id\":", token->id);
+    add_real(&line, ",\"logprob\":", token->known, token->logprob);
+    add_text(&line, bytes, length);
+    end_line(&line);
+}
+
+static void print_token(const struct scored_token *token)
+{
+    const char *bytes;
+    size_t length = vocab_piece(vocab, token->id, true, &bytes);
+    if (json) {
+        print_json(token, bytes, length);
+        return;
+    }
+    char *text = text_escape(bytes, length, 0), value[40] = "none";
+    if (token->known)
+        snprintf(value, sizeof value, tsv ? "%.17g" : "%.6f", token->logprob);
+    if (tsv) {
+        print("%u\t%llu\t%u\t%s\t%s\n", token->sequence, (unsigned long long)token->position, token->id, value, text);
+    } else {
+        if (shown != token->sequence && (shown >= 0 || token->sequence))
+            print("sequence %u:\n", token->sequence);
+        shown = token->sequence;
+        print("%7llu %12s  %s\n", (unsigned long long)token->position, value, text);
+    }
+    free(text);
+}
+
+static void take(void *context, const struct scored_token *token)
+{
+    (void)context;
+    const char *bytes;
+    size_t index = reader_sequence(reader, token->sequence)->index;
+    n_bytes = grow(n_bytes, &counted_capacity, index + 1, sizeof *n_bytes);
+    while (n_counted <= index)
+        n_bytes[n_counted++] = 0;
+    if (token->known)
+        n_bytes[index] += text_of(token, &bytes);
+    if (!only_total)
+        print_token(token);
+}
+
+/* ---- the sums -------------------------------------------------------------------------------- */
+
+struct total {
+    uint64_t tokens, scored, bytes;
+    double logprob;
+};
+
+static void print_total(const char *name, const struct total *t)
+{
+    double perplexity = t->scored ? score_perplexity(t->logprob, t->scored) : 0;
+    double bits = t->bytes ? score_bits_per_byte(t->logprob, t->bytes) : 0;
+    if (json) {
+        struct json line = {0};
+        json_add(&line, "{\"sequence\":");
+        json_add(&line, name);
+        add_count(&line, ",\"tokens\":", t->tokens);
+        add_count(&line, ",\"scored\":", t->scored);
+        add_count(&line, ",\"bytes\":", t->bytes);
+        add_real(&line, ",\"logprob\":", true, t->logprob);
+        add_real(&line, ",\"perplexity\":", t->scored, perplexity);
+        add_real(&line, ",\"bits_per_byte\":", t->bytes, bits);
+        end_line(&line);
+        return;
+    }
+    char numbers[2][40] = {"none", "none"};
+    const char *format = tsv ? "%.17g" : "%.6f";
+    if (t->scored)
+        snprintf(numbers[0], sizeof numbers[0], format, perplexity);
+    if (t->bytes)
+        snprintf(numbers[1], sizeof numbers[1], format, bits);
+    unsigned long long tokens = t->tokens, scored = t->scored, bytes = t->bytes;
+    if (tsv)
+        print("%s\t%llu\t%llu\t%llu\t%.17g\t%s\t%s\n", name, tokens, scored, bytes, t->logprob, numbers[0], numbers[1]);
+    else
+        print("%s: %llu tokens, %llu of them scored, %llu bytes\n    log-probability %.6f\n    perplexity %s\n"
+              "    bits per byte %s\n", name, tokens, scored, bytes, t->logprob, numbers[0], numbers[1]);
+}
+
+static void print_totals(const struct score *score)
+{
+    struct total all = {0};
+    if (tsv && only_total)
+        print("sequence\ttokens\tscored\tbytes\tlogprob\tperplexity\tbits_per_byte\n");
+    for (size_t i = 0; i < score->n_sequences; i++) {
+        const struct score_sequence *s = &score->sequence[i];
+        struct total total = {s->n_tokens, s->n_scored, i < n_counted ? n_bytes[i] : 0, s->logprob};
+        char name[24];
+        snprintf(name, sizeof name, json || tsv ? "%u" : "sequence %u", s->id);
+        if (!tsv || only_total)
+            print_total(name, &total);
+        all = (struct total){all.tokens + total.tokens, all.scored + total.scored, all.bytes + total.bytes,
+                             all.logprob + total.logprob};
+    }
+    if (score->n_sequences > 1 && !json && !tsv)
+        print_total("all sequences", &all);
+    if (all.scored == 0 && all.tokens > score->n_sequences)
+        reader_die(reader, STATUS_INPUT, "%llu tokens, but no logits of the positions before them (prefill --logits all)",
+                   (unsigned long long)all.tokens);
+    if (all.tokens == 0)
+        reader_die(reader, STATUS_INPUT, "no tokens in the input");
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static void check_vocabulary(const struct record *record)
+{
+    const struct model_facts *facts = reader_model(reader);
+    uint32_t found = record->binding ? record->binding : facts ? facts->vocabulary_fingerprint : 0;
+    uint32_t expected = vocab_facts_of(vocab)->fingerprint;
+    if (found && found != expected)
+        reader_die(reader, STATUS_INPUT, "made with vocabulary %08x%s%s%s, but that of '%s' is %08x (-m names the model)", found,
+                   facts ? " (model '" : "", facts ? facts->name : "", facts ? "')" : "", model, expected);
+}
+
+int main(int argc, char **argv)
+{
+    program_start(argv);
+    int first = options_parse(&program, argc, argv, NULL, NULL);
+    if (tsv && json)
+        die(STATUS_USAGE, "give --tsv or --json, not both");
+
+    struct error error;
+    output_open(&output, output_path, false, false);
+    reader = reader_open(argv + first, argc - first);
+    model = model_path(model);
+    struct gguf *gguf = gguf_open(model, &error);
+    vocab = gguf ? vocab_open(gguf, NULL, &error) : NULL;
+    if (!vocab)
+        die_error(&error);
+    struct score score = {.reader = reader, .tell = take};
+    if (tsv && !only_total)
+        print("sequence\tposition\tid\tlogprob\ttext\n");
+
+    for (struct record record; reader_next(reader, &record);) {
+        if (record.type == RECORD_TOKENS || record.type == RECORD_LOGITS)
+            check_vocabulary(&record);
+        score_take(&score, &record);
+    }
+    score_finish(&score);
+    print_totals(&score);
+
+    output_close(&output);
+    score_free(&score);
+    free(n_bytes);
+    vocab_close(vocab);
+    gguf_close(gguf);
+    reader_close(reader);
+    return program_end();
+}
