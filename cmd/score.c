@@ -21,7 +21,9 @@ static const struct option_spec options[] = {
     {0},
 };
 static const struct program program = {
-    "[STREAM ...]", "Log-probabilities of a text's tokens, bits per byte, perplexity: tokens and all logits in.", options};
+    "[STREAM ...]",
+    "Log-probabilities of a text's tokens, bits per byte, perplexity: tokens and all logits in.",
+    options};
 
 static struct record_reader *reader;
 static struct vocab *vocab;
@@ -47,7 +49,8 @@ static void print(const char *format, ...)
 
 /* ---- a token --------------------------------------------------------------------------------- */
 
-/* The bytes of the text that a token stands for: without the space that some tokenizers put before a text. */
+/* The bytes of the text that a token stands for: without the space that some tokenizers put before
+ * a text. */
 static size_t text_of(const struct scored_token *token, const char **bytes)
 {
     const struct sequence *sequence = reader_sequence(reader, token->sequence);
@@ -113,7 +116,8 @@ static void print_token(const struct scored_token *token)
     if (token->known)
         snprintf(value, sizeof value, tsv ? "%.17g" : "%.6f", token->logprob);
     if (tsv) {
-        print("%u\t%llu\t%u\t%s\t%s\n", token->sequence, (unsigned long long)token->position, token->id, value, text);
+        print("%u\t%llu\t%u\t%s\t%s\n", token->sequence, (unsigned long long)token->position,
+              token->id, value, text);
     } else {
         if (shown != token->sequence && (shown >= 0 || token->sequence))
             print("sequence %u:\n", token->sequence);
@@ -169,10 +173,13 @@ static void print_total(const char *name, const struct total *t)
         snprintf(numbers[1], sizeof numbers[1], format, bits);
     unsigned long long tokens = t->tokens, scored = t->scored, bytes = t->bytes;
     if (tsv)
-        print("%s\t%llu\t%llu\t%llu\t%.17g\t%s\t%s\n", name, tokens, scored, bytes, t->logprob, numbers[0], numbers[1]);
+        print("%s\t%llu\t%llu\t%llu\t%.17g\t%s\t%s\n", name, tokens, scored, bytes, t->logprob,
+              numbers[0], numbers[1]);
     else
-        print("%s: %llu tokens, %llu of them scored, %llu bytes\n    log-probability %.6f\n    perplexity %s\n"
-              "    bits per byte %s\n", name, tokens, scored, bytes, t->logprob, numbers[0], numbers[1]);
+        print("%s: %llu tokens, %llu of them scored, %llu bytes\n    log-probability %.6f\n    "
+              "perplexity %s\n"
+              "    bits per byte %s\n",
+              name, tokens, scored, bytes, t->logprob, numbers[0], numbers[1]);
 }
 
 static void print_totals(const struct score *score)
@@ -187,13 +194,14 @@ static void print_totals(const struct score *score)
         snprintf(name, sizeof name, json || tsv ? "%u" : "sequence %u", s->id);
         if (!tsv || only_total)
             print_total(name, &total);
-        all = (struct total){all.tokens + total.tokens, all.scored + total.scored, all.bytes + total.bytes,
-                             all.logprob + total.logprob};
+        all = (struct total){all.tokens + total.tokens, all.scored + total.scored,
+                             all.bytes + total.bytes, all.logprob + total.logprob};
     }
     if (score->n_sequences > 1 && !json && !tsv)
         print_total("all sequences", &all);
     if (all.scored == 0 && all.tokens > score->n_sequences)
-        reader_die(reader, STATUS_INPUT, "%llu tokens, but no logits of the positions before them (prefill --logits all)",
+        reader_die(reader, STATUS_INPUT,
+                   "%llu tokens, but no logits of the positions before them (prefill --logits all)",
                    (unsigned long long)all.tokens);
     if (all.tokens == 0)
         reader_die(reader, STATUS_INPUT, "no tokens in the input");
@@ -207,8 +215,10 @@ static void check_vocabulary(const struct record *record)
     uint32_t found = record->binding ? record->binding : facts ? facts->vocabulary_fingerprint : 0;
     uint32_t expected = vocab_facts_of(vocab)->fingerprint;
     if (found && found != expected)
-        reader_die(reader, STATUS_INPUT, "made with vocabulary %08x%s%s%s, but that of '%s' is %08x (-m names the model)", found,
-                   facts ? " (model '" : "", facts ? facts->name : "", facts ? "')" : "", model, expected);
+        reader_die(reader, STATUS_INPUT,
+                   "made with vocabulary %08x%s%s%s, but that of '%s' is %08x (-m names the model)",
+                   found, facts ? " (model '" : "", facts ? facts->name : "", facts ? "')" : "",
+                   model, expected);
 }
 
 int main(int argc, char **argv)

@@ -19,10 +19,12 @@ double score_bits_per_byte(double logprob, uint64_t n_bytes)
 
 static struct score_sequence *sequence_of(struct score *score, const struct sequence *sequence)
 {
-    score->sequence = grow(score->sequence, &score->capacity, sequence->index + 1, sizeof *score->sequence);
+    score->sequence =
+        grow(score->sequence, &score->capacity, sequence->index + 1, sizeof *score->sequence);
     while (score->n_sequences <= sequence->index) {
         const struct sequence *new = reader_sequence_at(score->reader, score->n_sequences);
-        score->sequence[score->n_sequences++] = (struct score_sequence){.id = new->id, .next = new->first, .waiting = -1};
+        score->sequence[score->n_sequences++] =
+            (struct score_sequence){.id = new->id, .next = new->first, .waiting = -1};
     }
     return &score->sequence[sequence->index];
 }
@@ -34,8 +36,8 @@ static uint32_t end_of(const struct sequence *sequence)
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-static void tell(struct score *score, struct score_sequence *s, const struct sequence *sequence, uint32_t position,
-                 const double *logprob)
+static void tell(struct score *score, struct score_sequence *s, const struct sequence *sequence,
+                 uint32_t position, const double *logprob)
 {
     struct scored_token token = {
         .sequence = s->id,
@@ -56,27 +58,31 @@ static void tell(struct score *score, struct score_sequence *s, const struct seq
 }
 
 /* Tokens that come before `end` and were passed over. */
-static void tell_unscored(struct score *score, struct score_sequence *s, const struct sequence *sequence, uint32_t end)
+static void tell_unscored(struct score *score, struct score_sequence *s,
+                          const struct sequence *sequence, uint32_t end)
 {
     while (s->next < end)
         tell(score, s, sequence, s->next, NULL);
 }
 
 /* Logits of a position, and the token after it. */
-static void judge(struct score *score, struct score_sequence *s, const struct sequence *sequence, uint32_t position,
-                  const float *logits, uint32_t n_logits)
+static void judge(struct score *score, struct score_sequence *s, const struct sequence *sequence,
+                  uint32_t position, const float *logits, uint32_t n_logits)
 {
     uint32_t next = position + 1, id = sequence->tokens[next - sequence->first];
     if (next < s->next && !s->resumed)
         return; /* the same position once more */
     if (id >= n_logits)
-        reader_die(score->reader, STATUS_INPUT, "the token at position %u is %u, but there are %u logits", next, id, n_logits);
+        reader_die(score->reader, STATUS_INPUT,
+                   "the token at position %u is %u, but there are %u logits", next, id, n_logits);
     double total = select_log_total(logits, n_logits);
     if (!isfinite(total))
-        reader_die(score->reader, STATUS_INPUT, "the logits of position %u are no distribution", position);
+        reader_die(score->reader, STATUS_INPUT, "the logits of position %u are no distribution",
+                   position);
     double logprob = (double)logits[id] - total;
     if (s->resumed)
-        s->shift += (uint64_t)s->next - next; /* the text goes on; what comes before here was told of */
+        s->shift +=
+            (uint64_t)s->next - next; /* the text goes on; what comes before here was told of */
     else
         tell_unscored(score, s, sequence, next);
     tell(score, s, sequence, next, &logprob);
@@ -84,16 +90,18 @@ static void judge(struct score *score, struct score_sequence *s, const struct se
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-static void take_tokens(struct score *score, struct score_sequence *s, const struct sequence *sequence)
+static void take_tokens(struct score *score, struct score_sequence *s,
+                        const struct sequence *sequence)
 {
-    if (s->waiting < 0 || (int64_t)end_of(sequence) <= s->waiting + 1 || s->waiting + 1 < (int64_t)sequence->first)
+    if (s->waiting < 0 || (int64_t)end_of(sequence) <= s->waiting + 1 ||
+        s->waiting + 1 < (int64_t)sequence->first)
         return;
     judge(score, s, sequence, (uint32_t)s->waiting, s->logits, s->n_logits);
     s->waiting = -1;
 }
 
-static void take_logits(struct score *score, struct score_sequence *s, const struct sequence *sequence,
-                        const struct record *record)
+static void take_logits(struct score *score, struct score_sequence *s,
+                        const struct sequence *sequence, const struct record *record)
 {
     uint32_t n = record->count, position = record->position;
     const uint8_t *payload = reader_payload(score->reader, NULL);
@@ -107,10 +115,11 @@ static void take_logits(struct score *score, struct score_sequence *s, const str
 }
 
 /* A copy begins with what waits at the end of what it is a copy of. */
-static void take_fork(struct score *score, struct score_sequence *s, const struct sequence *sequence,
-                      const struct record *record)
+static void take_fork(struct score *score, struct score_sequence *s,
+                      const struct sequence *sequence, const struct record *record)
 {
-    const struct sequence *source = reader_sequence(score->reader, load_u32(reader_used_payload(score->reader)));
+    const struct sequence *source =
+        reader_sequence(score->reader, load_u32(reader_used_payload(score->reader)));
     const struct score_sequence *from = &score->sequence[source->index];
     if (source == sequence) {
         s->waiting = -1;

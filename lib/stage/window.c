@@ -1,9 +1,11 @@
-/* Texts longer than the context: windows that overlap, for whoever wants the probabilities of all tokens. */
+/* Texts longer than the context: windows that overlap, for whoever wants the probabilities of all
+ * tokens. */
 #include "stage/window.h"
 
 #include <stdlib.h>
 
-/* One window on its way out: stream positions [0, n) hold a BOS, where the text has one, and the text from `start` on. */
+/* One window on its way out: stream positions [0, n) hold a BOS, where the text has one, and the
+ * text from `start` on. */
 struct view {
     struct engine *engine;
     const struct lane *lane;
@@ -37,8 +39,8 @@ static void write_tokens(const struct view *v)
     }
 }
 
-/* Evaluates [begin, end), within a page, and writes the logits from position `from` on; those of the text's last
- * token, which are about none that is known, close the sequence. */
+/* Evaluates [begin, end), within a page, and writes the logits from position `from` on; those of
+ * the text's last token, which are about none that is known, close the sequence. */
 static void evaluate(struct view *v, uint32_t begin, uint32_t end, uint32_t from, bool last)
 {
     struct error error;
@@ -47,7 +49,8 @@ static void evaluate(struct view *v, uint32_t begin, uint32_t end, uint32_t from
     for (uint32_t p = begin; p < end; p++)
         rows[p - begin] = (struct model_row){&v->cache, p, token_at(v, p), p >= from};
     if (!model_evaluate(v->engine->model, rows, end - begin, v->logits, &error))
-        die(error.status, "model '%s', sequence %u: %s", v->engine->facts.name, v->lane->tokens->id, error.text);
+        die(error.status, "model '%s', sequence %u: %s", v->engine->facts.name, v->lane->tokens->id,
+            error.text);
     for (uint32_t p = first; p < end; p++) {
         bool final = p + 1 == v->n;
         if (!final || last)
@@ -73,17 +76,24 @@ static void write_cut(const struct view *v)
     uint8_t payload[8];
     store_u32(payload, v->lane->tokens->id);
     store_u32(payload + 4, v->lane->tokens->draw_stream);
-    record_write(v->writer,
-                 (struct record){.type = RECORD_FORK, .flags = RECORD_OPEN, .sequence = v->lane->tokens->id}, payload, 8);
+    record_write(
+        v->writer,
+        (struct record){.type = RECORD_FORK, .flags = RECORD_OPEN, .sequence = v->lane->tokens->id},
+        payload, 8);
 }
 
 void window_write(struct engine *engine, const struct lane *lane, uint32_t window, uint32_t stride,
                   struct record_writer *writer)
 {
     uint32_t bos = lane_token(lane, 0) == engine->facts.bos, end = 0, text = lane_end(lane) - bos;
-    struct view v = {.engine = engine, .lane = lane, .writer = writer, .bos = bos, .cache = {.shape = lane->cache.shape}};
+    struct view v = {.engine = engine,
+                     .lane = lane,
+                     .writer = writer,
+                     .bos = bos,
+                     .cache = {.shape = lane->cache.shape}};
     v.logits = allocate((size_t)CACHE_PAGE * engine->facts.n_logits, sizeof *v.logits);
-    while (end < text || v.n == 0) { /* `end`: tokens of the text that have been scored, BOS not counted */
+    while (end < text ||
+           v.n == 0) { /* `end`: tokens of the text that have been scored, BOS not counted */
         uint32_t from = end ? bos + end - v.start - stride - 1 : 0;
         v.start = end ? v.start + stride : 0;
         uint32_t room = window - bos, left = text - v.start;

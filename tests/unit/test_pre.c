@@ -1,4 +1,5 @@
-/* lib/vocab: how each pre-tokeniser splits a text, by hand from the patterns of the models named in its table. */
+/* lib/vocab: how each pre-tokeniser splits a text, by hand from the patterns of the models named in
+ * its table. */
 #include "vocab/internal.h"
 
 #include <check.h>
@@ -70,7 +71,8 @@ static const struct {
     {"spark2_5", "a 1234", "a~ ~1~2~3~4"},
     {"chameleon", "ab 12, c", "ab~ ~1~2~,~ c"},
     /* Spaces: the last one belongs to the word, of several lines the end belongs to the spaces. */
-    {"gpt-2 llama-bpe qwen2 starcoder gpt-4o tekken command-r deepseek-v3 kimi-k2", "a   b", "a~  ~ b"},
+    {"gpt-2 llama-bpe qwen2 starcoder gpt-4o tekken command-r deepseek-v3 kimi-k2", "a   b",
+     "a~  ~ b"},
     {"gpt-2 starcoder command-r", "a \n\n b  ", "a~ \n\n~ b~  "},
     {"llama-bpe qwen2 gpt-4o tekken deepseek-v3 smaug-bpe", "a \n\n b  ", "a~ \n\n~ b~  "},
     {"llama-bpe qwen2 tekken", "a\r\n\r\n\tb", "a~\r\n\r\n~\tb"},
@@ -93,9 +95,19 @@ static const struct {
     {"llama-bpe qwen2", "e\xcc\x81x", "e~\xcc\x81x"},
     {"qwen35 deepseek-v3 gpt-4o", "e\xcc\x81x", "e\xcc\x81x"},
     {"gpt-2", "e\xcc\x81x", "e~\xcc\x81~x"},
-    {"deepseek-v3 deepseek-coder deepseek-llm", "a\xe4\xb8\x80\xe4\xba\x8c" "b", "a~\xe4\xb8\x80\xe4\xba\x8c~b"},
-    {"kimi-k2", "a\xe4\xb8\x80\xe4\xba\x8c" "b", "a~\xe4\xb8\x80\xe4\xba\x8c~b"},
-    {"llama-bpe gpt-4o", "a\xe4\xb8\x80" "b", "a\xe4\xb8\x80" "b"},
+    {"deepseek-v3 deepseek-coder deepseek-llm",
+     "a\xe4\xb8\x80\xe4\xba\x8c"
+     "b",
+     "a~\xe4\xb8\x80\xe4\xba\x8c~b"},
+    {"kimi-k2",
+     "a\xe4\xb8\x80\xe4\xba\x8c"
+     "b",
+     "a~\xe4\xb8\x80\xe4\xba\x8c~b"},
+    {"llama-bpe gpt-4o",
+     "a\xe4\xb8\x80"
+     "b",
+     "a\xe4\xb8\x80"
+     "b"},
     {"exaone-moe", "one two 3", "one two~ ~3"},
     {"gpt-2 llama-bpe gpt-4o", "\xf0\x9f\x98\x80!", "\xf0\x9f\x98\x80!"},
     {"youtu", "a\xe3\x80\x82\xe4\xb8\x80", "a~\xe3\x80\x82~\xe4\xb8\x80"},
@@ -107,26 +119,45 @@ START_TEST(words_of_texts)
         char name[40];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " "), at);
         const char *found = words(name, cases[_i].text);
-        ck_assert_msg(strcmp(found, cases[_i].words) == 0, "%s: '%s', expected '%s'", name, found, cases[_i].words);
+        ck_assert_msg(strcmp(found, cases[_i].words) == 0, "%s: '%s', expected '%s'", name, found,
+                      cases[_i].words);
         at += strcspn(at, " ");
         at += *at == ' ';
     }
 }
 END_TEST
 
-/* The names of the list and of llama.cpp's tokenizer.ggml.pre for models that decode text. */
+/* The names of the issue's list and of llama.cpp's tokenizer.ggml.pre for models that decode text.
+ */
 START_TEST(names)
 {
-    static const char *const known[] = {
-        "default", "gpt-2", "phi-2", "mpt", "olmo", "jais", "jais-2", "trillion", "granite-docling", "exaone4", "gigachat",
-        "a.x-4.0", "mellum", "llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
-        "smaug-bpe", "dbrx", "glm4", "chatglm-bpe", "qwen2", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2", "hunyuan",
-        "solar-open", "grok-2", "qwen35", "deepseek-llm", "deepseek-coder", "deepseek-v3", "hunyuan-dense", "joyai-llm",
-        "hy_v4", "youtu", "falcon", "starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b",
-        "mellum2", "bloom", "gpt3-finnish", "poro-chat", "viking", "tekken", "gpt-4o", "llama4", "kanana2", "talkie",
-        "minimax-m2", "kimi-k2", "bailingmoe", "bailingmoe2", "llada-moe", "seed-coder", "exaone-moe", "minicpm5", "laguna",
-        "chameleon", "superbpe", "tiny_aya", "cohere2moe", "afmoe", "ufakzeka", "spark2_5", "gpt-neox", "minerva", "poro",
-        "chatglm", "smaug"};
+    static const char *const known[] = {"default",      "gpt-2",         "phi-2",
+                                        "mpt",          "olmo",          "jais",
+                                        "jais-2",       "trillion",      "granite-docling",
+                                        "exaone4",      "gigachat",      "a.x-4.0",
+                                        "mellum",       "llama-bpe",     "llama3",
+                                        "llama-v3",     "falcon3",       "falcon-h1",
+                                        "pixtral",      "midm-2.0",      "lfm2",
+                                        "smaug-bpe",    "dbrx",          "glm4",
+                                        "chatglm-bpe",  "qwen2",         "deepseek-r1-qwen",
+                                        "kormo",        "megrez",        "stablelm2",
+                                        "hunyuan",      "solar-open",    "grok-2",
+                                        "qwen35",       "deepseek-llm",  "deepseek-coder",
+                                        "deepseek-v3",  "hunyuan-dense", "joyai-llm",
+                                        "hy_v4",        "youtu",         "falcon",
+                                        "starcoder",    "refact",        "command-r",
+                                        "smollm",       "codeshell",     "exaone",
+                                        "minerva-7b",   "mellum2",       "bloom",
+                                        "gpt3-finnish", "poro-chat",     "viking",
+                                        "tekken",       "gpt-4o",        "llama4",
+                                        "kanana2",      "talkie",        "minimax-m2",
+                                        "kimi-k2",      "bailingmoe",    "bailingmoe2",
+                                        "llada-moe",    "seed-coder",    "exaone-moe",
+                                        "minicpm5",     "laguna",        "chameleon",
+                                        "superbpe",     "tiny_aya",      "cohere2moe",
+                                        "afmoe",        "ufakzeka",      "spark2_5",
+                                        "gpt-neox",     "minerva",       "poro",
+                                        "chatglm",      "smaug"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         words(known[i], "a");
     static const char *const unknown[] = {"", "gpt", "gpt-2 phi-2", "LLAMA3", "gpt-2 "};
