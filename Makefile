@@ -18,7 +18,8 @@ PACKAGES_CHECK = check iproute2 libopenmpi-dev mandoc openmpi-bin pkg-config pro
 BUILD = build$(if $(SANITIZE),/sanitize)
 BIN = $(BUILD)/bin
 WARNINGS = -Wall -Wextra -Wconversion -Wstrict-prototypes -Wmissing-prototypes
-FLAGS = -std=c11 -D_GNU_SOURCE -Ilib $(OPTIMIZE) -g -ffp-contract=off -pthread $(WARNINGS) \
+# Hidden: a library must not find its own functions here, where a name is the same (json_string of libjansson).
+FLAGS = -std=c11 -D_GNU_SOURCE -Ilib $(OPTIMIZE) -g -ffp-contract=off -fvisibility=hidden -pthread $(WARNINGS) \
         $(if $(SANITIZE),$(INSTRUMENT))
 INSTRUMENT = -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
 LIBS = -ldeflate -lz -lpcre2-8 -ljansson -lm

@@ -48,7 +48,7 @@ void die_action(void (*action)(void *context, const char *message), void *contex
  * everything that a test wants to see fail. */
 struct error {
     enum status status;
-    char text[512];
+    char text[640];
 };
 
 /* Fills in the error (same format rules as die) and returns false, so that a parser can say
