@@ -30,12 +30,20 @@ static const struct program program = {"[STREAM ...]",
                                        "One forward pass per new token: a state and tokens in, a state out; with --stream tokens and logits.",
                                        options};
 
-/* Writes all lanes, which are evaluated first where they are not, as a state. */
-static void write_state(struct engine *engine, struct state *state, struct record_writer *writer)
+/* Writes all lanes, some of them at a time evaluated first where they are not, as a state. */
+static void write_state(struct engine *engine, struct state *state, struct record_writer *writer, bool last)
 {
+    enum { TOGETHER = 64 };
     state_write_model(writer, &engine->facts);
-    for (size_t i = 0; i < state->n_lanes; i++)
-        engine_advance_writing(engine, state->lane[i], false, writer);
+    for (size_t begin = 0, end; begin < state->n_lanes; begin = end) {
+        end = state->n_lanes - begin < TOGETHER ? state->n_lanes : begin + TOGETHER;
+        decode_lanes(engine, state->lane + begin, end - begin);
+        for (size_t i = begin; i < end; i++) {
+            engine_write(engine, state->lane[i], writer);
+            if (last)
+                lane_forget(state->lane[i]);
+        }
+    }
 }
 
 int main(int argc, char **argv)
@@ -60,17 +68,19 @@ int main(int argc, char **argv)
     state_init(&state, reader, &engine.facts);
 
     if (stream) {
-        decode_stream(&engine, &state, &writer, no_cache);
+        decode_stream(&engine, &state, &writer, &(struct decode_options){.no_cache = no_cache, .keep = save_path != NULL});
     } else {
         state_take_all(&state);
+        if (state.n_lanes == 0)
+            reader_die(reader, STATUS_INPUT, "no tokens in the input");
         for (size_t i = 0; i < state.n_lanes; i++)
             engine_check(&engine, state.lane[i], reader);
-        write_state(&engine, &state, &writer);
+        write_state(&engine, &state, &writer, !save_path);
     }
     output_close(&output);
     record_writer_free(&writer);
     if (save_path) {
-        write_state(&engine, &state, &saver);
+        write_state(&engine, &state, &saver, true);
         output_close(&saved);
         record_writer_free(&saver);
     }

@@ -122,6 +122,7 @@ static void run(char **argv, char **operands, int n_operands)
             warn("sequence %u: %u positions evaluated and written in %.1f ms (%.1f tokens/s); cache: %u positions, %llu bytes",
                  lane->tokens->id, n, 1e3 * seconds, n / seconds, lane_end(lane),
                  (unsigned long long)(lane_end(lane) * model_facts_position_bytes(&engine.facts)));
+        lane_forget(lane);
     }
 
     output_close(&output);

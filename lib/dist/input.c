@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum change_kind { CHANGE_APPEND, CHANGE_SHARE, CHANGE_CUT, CHANGE_DONE };
+enum change_kind { CHANGE_APPEND, CHANGE_SHARE, CHANGE_CUT, CHANGE_LEAVE_OUT, CHANGE_DONE };
 enum { SET_INPUT, SET_REUSED, SETS };
 
 /* A change of the cache of a sequence, `lane` of `set`. */
@@ -79,6 +79,8 @@ static void read_stream(struct caches *c, uint32_t set, struct record_reader *re
     state->context = &reading;
     while (reader_next(reader, &record)) {
         struct lane *lane = state_take(state, &record);
+        if (record.type == RECORD_END && lane->tokens->dropped)
+            tell(c, (struct change){.kind = CHANGE_CUT, .set = set, .lane = (uint32_t)lane->tokens->index});
         if (record.type != RECORD_FORK)
             continue;
         struct lane *source = state_lane(state, load_u32(reader_used_payload(reader)));
@@ -121,6 +123,15 @@ static void make_room_for_logits(struct caches *c, uint32_t index, const struct 
     tell(c, (struct change){.kind = CHANGE_CUT, .set = SET_INPUT, .lane = index, .count = end - 1});
 }
 
+/* The last first, so that the numbers of the others stay. */
+static void leave_out_dropped(struct caches *c, struct state *state)
+{
+    for (size_t i = state->n_lanes; i-- > 0;)
+        if (state_leaves_out(state->lane[i]))
+            tell(c, (struct change){.kind = CHANGE_LEAVE_OUT, .set = SET_INPUT, .lane = (uint32_t)i});
+    state_leave_out_dropped(state);
+}
+
 static void read_all_streams(struct caches *c, struct input *input, const struct engine *engine, const char *reuse_path,
                              char **operands, int n_operands)
 {
@@ -132,6 +143,7 @@ static void read_all_streams(struct caches *c, struct input *input, const struct
     if (reuse_path)
         old_reader = reader_open((char **)&reuse_path, 1);
     read_stream(c, SET_INPUT, input->reader, &engine->facts);
+    leave_out_dropped(c, &input->state);
     for (size_t i = 0; i < input->state.n_lanes; i++)
         engine_check(engine, input->state.lane[i], input->reader);
     if (input->state.n_lanes == 0)
@@ -166,6 +178,15 @@ static void append(struct caches *c, const struct change *change)
     cache_append(cache, change->count, c->buffer, false);
 }
 
+static void leave_out(struct caches *c, const struct change *change)
+{
+    struct cache_sequence *cache = cache_of(c, change->set, change->lane), **at = c->at[change->set] + change->lane;
+    cache_release(cache);
+    free(cache);
+    c->n[change->set]--;
+    memmove(at, at + 1, (c->n[change->set] - change->lane) * sizeof(struct cache_sequence *));
+}
+
 /* Makes every change that rank 0 tells; returns the number of sequences. */
 static size_t follow(struct caches *c)
 {
@@ -181,6 +202,9 @@ static size_t follow(struct caches *c)
             break;
         case CHANGE_CUT:
             cache_cut(cache_of(c, change.set, change.lane), change.count);
+            break;
+        case CHANGE_LEAVE_OUT:
+            leave_out(c, &change);
             break;
         case CHANGE_DONE:
             for (uint32_t i = 0; i < c->n[SET_REUSED]; i++) {

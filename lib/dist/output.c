@@ -229,7 +229,7 @@ static void write_all(struct writing *w)
         if (s->every && fresh && page >= first)
             write_page_logits(w, page);
     }
-    state_write_logits(&s->writer, s->facts, lane->tokens->id, end - 1, lane->logits, false);
+    state_write_last(&s->writer, s->facts, lane);
     free(w->window);
 }
 

@@ -14,7 +14,7 @@ static const uint8_t magic[4] = "UNR1";
 const char *record_type_name(uint8_t type)
 {
     static const char *const names[] = {"type 0", "MODEL", "TOKENS", "CACHE", "LOGITS", "FORK", "END"};
-    static const char *const ancillary[] = {"RAW", "LOGPROBS"};
+    static const char *const ancillary[] = {"RAW", "LOGPROBS", "SCORE"};
     static char other[16];
     if (type < sizeof names / sizeof *names)
         return names[type];

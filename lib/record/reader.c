@@ -177,7 +177,7 @@ static bool apply_tokens(struct record_reader *r, struct sequence *s, const uint
     }
     s->changed_from = end;
     push_tokens(s, ids + 4 * (size_t)skip, count - skip, record->flags);
-    s->ended = false;
+    s->ended = s->dropped = false;
     return true;
 }
 
@@ -257,8 +257,16 @@ static bool apply_fork(struct record_reader *r, struct sequence *s, const uint8_
     s->draw_stream = load_u32(payload + 4);
     s->changed_from = s == source ? end : s->first;
     s->logits_position = -1;
-    s->ended = false;
+    s->ended = s->dropped = false;
     return true;
+}
+
+/* A sequence that lost against others: nothing of it counts, and its id is free for another. */
+static void forget(struct sequence *s)
+{
+    free(s->tokens);
+    free(s->flags);
+    *s = (struct sequence){.id = s->id, .index = s->index, .ended = true, .dropped = true, .logits_position = -1};
 }
 
 static bool apply_end(struct record_reader *r, struct sequence *s, const uint8_t *payload, struct error *error)
@@ -269,6 +277,8 @@ static bool apply_end(struct record_reader *r, struct sequence *s, const uint8_t
     if (r->record.flags & RECORD_OPEN)
         return error_set(error, STATUS_INPUT, "flag OPEN is set, but END ends the sequence");
     s->ended = true;
+    if (end.reason == END_DROPPED)
+        forget(s);
     r->reported = end.reason == END_ERROR && !r->source[r->current].mapped;
     if (end.reason == END_ERROR)
         return error_set(error, STATUS_INPUT, "sequence %u ended with an error: %.*s", s->id, (int)end.text_length,
@@ -487,9 +497,14 @@ const uint8_t *reader_used_payload(const struct record_reader *r)
     return r->used;
 }
 
-bool reader_pending(struct record_reader *r)
+uint8_t reader_waiting(struct record_reader *r)
 {
-    return source_pending(&r->source[r->current]);
+    uint8_t header[RECORD_HEADER];
+    struct record record;
+    struct error error;
+    if (r->payload_waiting || source_peek(&r->source[r->current], header, sizeof header) < sizeof header)
+        return 0;
+    return record_decode(&record, header, &error) ? record.type : 0;
 }
 
 void reader_die(struct record_reader *r, enum status status, const char *format, ...)
@@ -502,8 +517,16 @@ void reader_die(struct record_reader *r, enum status status, const char *format,
     die(status, "%s: %s", reader_place(r), text);
 }
 
+/* All that can be: where a state is followed by the answers to it, these may come while it is still being read. */
 void reader_read_ahead(struct record_reader *r)
 {
+    for (size_t i = 0; i < r->n_sources; i++) {
+        bool twice = false; /* what is named twice is read in turn */
+        for (size_t k = 0; k < i; k++)
+            twice |= strcmp(r->source[k].name, r->source[i].name) == 0;
+        if (!twice)
+            source_read_ahead(&r->source[i]);
+    }
     r->ahead = true;
 }
 

@@ -15,7 +15,7 @@
 /* ---- reading ahead: an unbounded queue between a thread that only reads and the program -------- */
 
 struct read_ahead {
-    int fd;
+    int fd; /* -1: the thread opens it, since that may take as long as the reading */
     const char *name;
     pthread_mutex_t lock;
     pthread_cond_t arrived;
@@ -25,10 +25,20 @@ struct read_ahead {
     bool ended;
 };
 
+static int open_source(const char *name)
+{
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        die(STATUS_SYSTEM, "%s: cannot open:", name);
+    return fd;
+}
+
 static void *read_ahead_main(void *argument)
 {
     struct read_ahead *q = argument;
     uint8_t *piece = allocate(BUFFER, 1);
+    if (q->fd < 0)
+        q->fd = open_source(q->name);
     for (size_t n = 1; n > 0;) {
         n = read_some(q->fd, piece, BUFFER, q->name);
         pthread_mutex_lock(&q->lock);
@@ -61,7 +71,7 @@ static size_t read_ahead_take(struct read_ahead *q, void *bytes, size_t size)
 
 void source_read_ahead(struct source *s)
 {
-    if (s->mapped || s->ahead || s->fd < 0)
+    if (s->mapped || s->ahead || s->exhausted)
         return;
     struct read_ahead *q = s->ahead = allocate(1, sizeof *q);
     *q = (struct read_ahead){.fd = s->fd, .name = s->name};
@@ -152,11 +162,8 @@ void source_close(struct source *s)
 /* Reads what is there, at least one byte unless the source ends. */
 static size_t take_some(struct source *s, void *bytes, size_t size)
 {
-    if (s->fd < 0) {
-        s->fd = open(s->name, O_RDONLY | O_CLOEXEC);
-        if (s->fd < 0)
-            die(STATUS_SYSTEM, "%s: cannot open:", s->name);
-    }
+    if (s->fd < 0 && !s->ahead)
+        s->fd = open_source(s->name);
     size_t n = s->exhausted ? 0 : s->ahead ? read_ahead_take(s->ahead, bytes, size)
                                            : read_some(s->fd, bytes, size, s->name);
     s->exhausted = n == 0;
@@ -226,13 +233,10 @@ const uint8_t *source_view(struct source *s, size_t size)
     return bytes;
 }
 
-bool source_pending(struct source *s)
+/* Whether reading would find a byte, or the end, at once; the buffer is empty. */
+static bool is_ready(struct source *s)
 {
-    if (s->mapped)
-        return s->at < s->map.size;
-    if (s->begin < s->end)
-        return true;
-    if (s->fd < 0 || s->exhausted)
+    if (s->exhausted)
         return false;
     if (s->ahead) {
         pthread_mutex_lock(&s->ahead->lock);
@@ -241,5 +245,27 @@ bool source_pending(struct source *s)
         return waiting;
     }
     struct pollfd poller = {.fd = s->fd, .events = POLLIN};
-    return poll(&poller, 1, 0) > 0 && (poller.revents & POLLIN);
+    return s->fd >= 0 && poll(&poller, 1, 0) > 0 && (poller.revents & POLLIN);
+}
+
+size_t source_peek(struct source *s, void *bytes, size_t size)
+{
+    if (s->mapped) {
+        size_t left = s->map.size - s->at, n = left < size ? left : size;
+        if (n)
+            memcpy(bytes, s->map.data + s->at, n);
+        return n;
+    }
+    if (s->end - s->begin < size && is_ready(s)) {
+        if (!s->buffer)
+            s->buffer = allocate(BUFFER, 1);
+        memmove(s->buffer, s->buffer + s->begin, s->end - s->begin);
+        s->end -= s->begin;
+        s->begin = 0;
+        s->end += take_some(s, s->buffer + s->end, BUFFER - s->end);
+    }
+    size_t n = s->end - s->begin < size ? s->end - s->begin : size;
+    if (n)
+        memcpy(bytes, s->buffer + s->begin, n);
+    return n;
 }

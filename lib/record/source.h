@@ -29,7 +29,8 @@ size_t source_read(struct source *source, void *bytes, size_t size);
 uint64_t source_skip(struct source *source, uint64_t size);
 /* Mapped sources: the next `size` bytes where they lie, or NULL when fewer are left. */
 const uint8_t *source_view(struct source *source, size_t size);
-bool source_pending(struct source *source);
+/* Copies the next bytes without taking them, as many of `size` as are there without waiting. */
+size_t source_peek(struct source *source, void *bytes, size_t size);
 void source_read_ahead(struct source *source);
 
 #endif

@@ -156,7 +156,7 @@ static uint32_t write_pages(struct engine *engine, struct lane *lane, uint32_t w
 void engine_write(struct engine *engine, struct lane *lane, struct record_writer *writer)
 {
     write_pages(engine, lane, 0, lane_end(lane), writer);
-    state_write_logits(writer, &engine->facts, lane->tokens->id, lane_end(lane) - 1, lane->logits, false);
+    state_write_last(writer, &engine->facts, lane);
 }
 
 /* With the logits of every position: page by page, so that at most a page of logits is held, and so that
@@ -184,7 +184,7 @@ static void advance_every(struct engine *engine, struct lane *lane, struct recor
         held = true;
     }
     lane->logits_position = (int64_t)end - 1;
-    state_write_logits(writer, &engine->facts, lane->tokens->id, end - 1, lane->logits, false);
+    state_write_last(writer, &engine->facts, lane);
     free(logits);
 }
 
@@ -202,5 +202,5 @@ void engine_advance_writing(struct engine *engine, struct lane *lane, bool every
     }
     lane->logits_position = (int64_t)lane_end(lane) - 1;
     write_pages(engine, lane, written, lane_end(lane), writer);
-    state_write_logits(writer, &engine->facts, lane->tokens->id, lane_end(lane) - 1, lane->logits, false);
+    state_write_last(writer, &engine->facts, lane);
 }

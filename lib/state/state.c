@@ -13,13 +13,24 @@ void state_init(struct state *state, struct record_reader *reader, const struct 
     };
 }
 
+void lane_forget(struct lane *lane)
+{
+    cache_release(&lane->cache);
+    free(lane->logits);
+    lane->logits = NULL;
+    lane->logits_position = -1;
+}
+
+static void lane_free(struct lane *lane)
+{
+    lane_forget(lane);
+    free(lane);
+}
+
 void state_free(struct state *state)
 {
-    for (size_t i = 0; i < state->n_lanes; i++) {
-        cache_release(&state->lane[i]->cache);
-        free(state->lane[i]->logits);
-        free(state->lane[i]);
-    }
+    for (size_t i = 0; i < state->n_lanes; i++)
+        lane_free(state->lane[i]);
     free(state->lane);
     *state = (struct state){0};
 }
@@ -113,6 +124,10 @@ struct lane *state_take(struct state *state, const struct record *record)
     case RECORD_FORK:
         take_fork(state, lane, record);
         break;
+    case RECORD_END:
+        if (lane->tokens->dropped)
+            lane_forget(lane);
+        break;
     }
     return lane;
 }
@@ -122,6 +137,24 @@ void state_take_all(struct state *state)
     struct record record;
     while (reader_next(state->reader, &record))
         state_take(state, &record);
+    state_leave_out_dropped(state);
+}
+
+/* END of a sequence that nobody has begun leaves one without a token. */
+bool state_leaves_out(const struct lane *lane)
+{
+    return lane->tokens->dropped || (lane->tokens->ended && lane->tokens->n_tokens == 0);
+}
+
+void state_leave_out_dropped(struct state *state)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < state->n_lanes; i++)
+        if (state_leaves_out(state->lane[i]))
+            lane_free(state->lane[i]);
+        else
+            state->lane[kept++] = state->lane[i];
+    state->n_lanes = kept;
 }
 
 /* ---- to records ---------------------------------------------------------------------------- */
@@ -191,4 +224,17 @@ void state_write_logits(struct record_writer *writer, const struct model_facts *
                                  .count = facts->n_logits,
                                  .binding = facts->vocabulary_fingerprint},
                  logits, (size_t)facts->n_logits * sizeof *logits);
+}
+
+void state_write_last(struct record_writer *writer, const struct model_facts *facts, const struct lane *lane)
+{
+    const struct sequence *tokens = lane->tokens;
+    uint8_t payload[8];
+    store_u32(payload, tokens->id);
+    store_u32(payload + 4, tokens->draw_stream);
+    if (tokens->draw_stream != 0)
+        record_write(writer,
+                     (struct record){.type = RECORD_FORK, .flags = RECORD_OPEN, .sequence = tokens->id, .position = lane_end(lane)},
+                     payload, sizeof payload);
+    state_write_logits(writer, facts, tokens->id, lane_end(lane) - 1, lane->logits, false);
 }
