@@ -307,7 +307,7 @@ static void put_content(struct rendering *r, const struct chat_message *message,
     if (message->role == CHAT_ASSISTANT && r->drops_thoughts &&
         message != &r->messages->items[r->messages->count - 1])
         drop_thoughts(r, &bytes, &length);
-    if (r->trims && (r->row->flags & (CHAT_TRIM_SYSTEM << message->role))) {
+    if (r->trims && (r->row->flags >> message->role & CHAT_TRIM_SYSTEM)) {
         size_t lead = trim_left ? leading_space(bytes, length) : 0;
         length = without_trailing_space(bytes + lead, length - lead);
         bytes += lead;

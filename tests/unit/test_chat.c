@@ -175,9 +175,10 @@ enum { N_PARTS = sizeof parts / sizeof *parts };
  * special token. */
 START_TEST(anything)
 {
+    size_t rendered = 0;
     for (int round = 0; round < 400; round++) {
         char template[2000];
-        size_t length = 0, rendered = 0;
+        size_t length = 0;
         for (uint32_t i = draw(8); i > 0; i--) {
             const char *part = parts[draw(N_PARTS)];
             memcpy(template + length, part, strlen(part));
@@ -213,9 +214,9 @@ START_TEST(anything)
             chat_text_free(&text);
             chat_messages_free(&messages);
         }
-        ck_assert(rendered > 0);
         close_vocabulary();
     }
+    ck_assert_uint_gt(rendered, 400);
 }
 END_TEST
 
