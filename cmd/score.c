@@ -28,8 +28,6 @@ static const struct program program = {
 static struct record_reader *reader;
 static struct vocab *vocab;
 static struct output output;
-static uint64_t *n_bytes; /* of the scored tokens' texts, by the reader's index */
-static size_t n_counted, counted_capacity;
 static int64_t shown = -1; /* the sequence whose tokens are being shown */
 
 __attribute__((format(printf, 1, 2))) static void print(const char *format, ...);
@@ -127,18 +125,13 @@ static void print_token(const struct scored_token *token)
     free(text);
 }
 
-static void take(void *context, const struct scored_token *token)
+static size_t take(void *context, const struct scored_token *token)
 {
     (void)context;
     const char *bytes;
-    size_t index = reader_sequence(reader, token->sequence)->index;
-    n_bytes = grow(n_bytes, &counted_capacity, index + 1, sizeof *n_bytes);
-    while (n_counted <= index)
-        n_bytes[n_counted++] = 0;
-    if (token->known)
-        n_bytes[index] += text_of(token, &bytes);
     if (!only_total)
         print_token(token);
+    return text_of(token, &bytes);
 }
 
 /* ---- the sums -------------------------------------------------------------------------------- */
@@ -185,26 +178,30 @@ static void print_total(const char *name, const struct total *t)
 static void print_totals(const struct score *score)
 {
     struct total all = {0};
+    size_t n = 0;
     if (tsv && only_total)
         print("sequence\ttokens\tscored\tbytes\tlogprob\tperplexity\tbits_per_byte\n");
     for (size_t i = 0; i < score->n_sequences; i++) {
         const struct score_sequence *s = &score->sequence[i];
-        struct total total = {s->n_tokens, s->n_scored, i < n_counted ? n_bytes[i] : 0, s->logprob};
+        struct total total = {s->n_tokens, s->n_scored, s->n_bytes, s->logprob};
         char name[24];
         snprintf(name, sizeof name, json || tsv ? "%u" : "sequence %u", s->id);
+        if (s->n_tokens == 0)
+            continue; /* it was dropped */
         if (!tsv || only_total)
             print_total(name, &total);
         all = (struct total){all.tokens + total.tokens, all.scored + total.scored,
                              all.bytes + total.bytes, all.logprob + total.logprob};
+        n++;
     }
-    if (score->n_sequences > 1 && !json && !tsv)
+    if (n > 1 && !json && !tsv)
         print_total("all sequences", &all);
-    if (all.scored == 0 && all.tokens > score->n_sequences)
+    if (all.tokens == 0)
+        reader_die(reader, STATUS_INPUT, "no tokens in the input");
+    if (all.scored == 0 && all.tokens > n)
         reader_die(reader, STATUS_INPUT,
                    "%llu tokens, but no logits of the positions before them (prefill --logits all)",
                    (unsigned long long)all.tokens);
-    if (all.tokens == 0)
-        reader_die(reader, STATUS_INPUT, "no tokens in the input");
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
@@ -250,7 +247,6 @@ int main(int argc, char **argv)
 
     output_close(&output);
     score_free(&score);
-    free(n_bytes);
     vocab_close(vocab);
     gguf_close(gguf);
     reader_close(reader);

@@ -50,11 +50,12 @@ static void tell(struct score *score, struct score_sequence *s, const struct seq
     s->next = position + 1;
     s->resumed = false;
     s->n_tokens++;
+    size_t bytes = score->tell(score->context, &token);
     if (logprob) {
         s->n_scored++;
         s->logprob += *logprob;
+        s->n_bytes += bytes;
     }
-    score->tell(score->context, &token);
 }
 
 /* Tokens that come before `end` and were passed over. */
@@ -137,6 +138,15 @@ static void take_fork(struct score *score, struct score_sequence *s,
     memcpy(s->logits, from->logits, s->n_logits * sizeof *s->logits);
 }
 
+/* What lost against others does not count, and its id may come again. */
+static void take_end(struct score_sequence *s, const struct sequence *sequence)
+{
+    if (!sequence->dropped)
+        return;
+    free(s->logits);
+    *s = (struct score_sequence){.id = s->id, .waiting = -1};
+}
+
 void score_take(struct score *score, const struct record *record)
 {
     if (record->type == RECORD_MODEL || record->type >= RECORD_ANCILLARY)
@@ -149,6 +159,8 @@ void score_take(struct score *score, const struct record *record)
         take_logits(score, s, sequence, record);
     else if (record->type == RECORD_FORK)
         take_fork(score, s, sequence, record);
+    else if (record->type == RECORD_END)
+        take_end(s, sequence);
 }
 
 void score_finish(struct score *score)

@@ -25,14 +25,15 @@ struct score_sequence {
     float *logits;  /* (n_logits) that wait for the token after `waiting` */
     uint32_t n_logits;
     int64_t waiting; /* -1: none wait */
-    uint64_t n_tokens, n_scored;
+    uint64_t n_tokens, n_scored, n_bytes;
     double logprob; /* the sum, in the order of the text */
 };
 /* To be zeroed but for reader, tell and context.  Memory: a row of logits for each sequence, and
  * what the reader keeps of the tokens' ids. */
 struct score {
     struct record_reader *reader;
-    void (*tell)(void *context, const struct scored_token *token);
+    /* Gives the number of bytes of the token's text. */
+    size_t (*tell)(void *context, const struct scored_token *token);
     void *context;
     struct score_sequence *sequence; /* by the reader's index */
     size_t n_sequences, capacity;

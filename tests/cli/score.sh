@@ -124,6 +124,12 @@ tail -n +2 out | cut -f1-3 >got
 expect_same want got
 expect_status 0 score --total two
 expect_match '^all sequences: 6 tokens, 4 of them scored'
+begin "a sequence that was dropped does not count, and its id may come again"
+stream dropped 'tokens([1, 2], flags=OPEN)' 'logits([0] * 4, position=0, flags=OPEN)' 'tokens([3, 1], sequence=5, flags=OPEN)' \
+    'logits([0] * 4, position=0, sequence=5, flags=OPEN)' 'end("dropped", sequence=5, position=2)' 'logits([0] * 4, position=1)' \
+    'fork(0, 2, sequence=5)' 'tokens([3], position=2, sequence=5)'
+expect_status 0 score --total --tsv dropped
+[ "$(tail -n +2 out | cut -f1-3 | tr '\t\n' ' |')" = '0 2 1|5 1 1|' ] || fail "found '$(brief out)'"
 begin "streams that cannot be scored"
 stream none 'tokens([1, 2])'
 expect_status 1 score --total none
