@@ -112,8 +112,7 @@ static void norm_rows(void *context, int thread, size_t begin, size_t end)
         norm_row(job->model, job->y + i * job->n, job->x + i * job->n, job->norm, job->n);
 }
 
-/* The input of a block (rows, dim): in scratch, or x itself where the family does not normalise it.
- */
+/* The input of a block (rows, dim): in scratch, or x itself where it is not normalised. */
 static const float *normalise(struct model *m, const float *x, const struct norm *norm,
                               uint32_t rows)
 {
@@ -180,8 +179,7 @@ static void finish_heads(const struct place_job *job, float *x, uint32_t heads, 
                          const struct norm *norm, size_t row)
 {
     const struct model *m = job->model;
-    const struct rope_settings *rope =
-        &m->hyper.rope; /* dim and pairs are those of local layers too */
+    const struct rope_settings *rope = &m->hyper.rope; /* local layers pair alike */
     uint32_t dim = m->hyper.cache.key_dim, half = rope->dim / 2;
     size_t angle = row * n_angles(m) + (size_t)m->layers[job->layer].rope * half;
     if (bias)
@@ -289,8 +287,7 @@ void activate(struct model *m, const struct layer *biased, float *gate, float *u
 
 /* ---- the parts of a layer ------------------------------------------------------------------ */
 
-/* Queries to scratch, keys and values to the cache: rope(W_q h), rope(W_k h), W_v h, h = norm(x).
- */
+/* Queries to scratch, keys, values to the cache: rope(W_q h), rope(W_k h), W_v h (h = norm(x)). */
 static void project(struct model *m, uint32_t index, const struct rows *rows, int which)
 {
     const struct layer *layer = &m->layers[index];
@@ -305,8 +302,7 @@ static void project(struct model *m, uint32_t index, const struct rows *rows, in
     threads_run(m->threads, rows->n, 4, place_rows, &place);
 }
 
-/* Keeps the rows that want logits: above the last layer's keys and values nobody needs the others.
- */
+/* Keeps the rows that want logits: above the last layer's keys and values the others are idle. */
 static void keep_wanted(struct model *m, struct rows *rows)
 {
     size_t dim = m->hyper.dim, n_q = (size_t)m->hyper.n_heads * m->hyper.cache.key_dim;
@@ -361,8 +357,8 @@ void feed_forward_dense(struct model *m, const struct layer *layer, const float 
     struct scratch *s = &m->scratch;
     uint32_t dim = m->hyper.dim, n_ffn = m->hyper.n_ffn;
     bool gated = !m->family->ungated;
-    const struct product products[] = {{&layer->up, s->up, n_ffn}, {&layer->gate, s->gate, n_ffn}};
-    multiply(m, x, dim, products, gated ? 2 : 1, rows);
+    const struct product products[] = {{&layer->gate, s->gate, n_ffn}, {&layer->up, s->up, n_ffn}};
+    multiply(m, x, dim, gated ? products : products + 1, gated ? 2 : 1, rows);
     activate(m, layer, s->gate, s->up, n_ffn, rows);
     multiply(m, gated ? s->gate : s->up, n_ffn, &(struct product){&layer->down, y, dim}, 1, rows);
 }
