@@ -13,7 +13,7 @@ SANITIZE =
 
 # The one list of Debian packages: to build, and further to test (MPI is built where it is there).
 PACKAGES_BUILD = gcc libc6-dev libdeflate-dev libjansson-dev libpcre2-dev zlib1g-dev
-PACKAGES_CHECK = check iproute2 libopenmpi-dev mandoc openmpi-bin pkg-config procps python3 python3-jinja2 python3-numpy util-linux
+PACKAGES_CHECK = check iproute2 libopenmpi-dev mandoc openmpi-bin pkg-config procps python3 python3-jinja2 python3-jsonschema python3-numpy util-linux
 
 BUILD = build$(if $(SANITIZE),/sanitize)
 BIN = $(BUILD)/bin
