@@ -58,6 +58,11 @@ static const struct option_spec options[] = {
     ROW_DRY_BREAKER(NULL, TO_PENALIZE),
     ROW_BAN(NULL, TO_PENALIZE),
     ROW_ALLOW(NULL, TO_PENALIZE),
+    ROW_GRAMMAR(NULL, TO_CONSTRAIN),
+    ROW_GRAMMAR_FILE(NULL, TO_CONSTRAIN),
+    ROW_JSON_SCHEMA(NULL, TO_CONSTRAIN),
+    ROW_JSON_SCHEMA_FILE(NULL, TO_CONSTRAIN),
+    ROW_JSON(NULL, TO_CONSTRAIN),
     ROW_PREDICT(NULL, TO_SAMPLE),
     ROW_TEMPERATURE(NULL, TO_SAMPLE),
     ROW_TOP_K(NULL, TO_SAMPLE),
@@ -114,6 +119,7 @@ static struct stage {
     {.program = "prefill", .bit = TO_PREFILL, .link = TO_OPERAND},
     {.program = "decode-step", .bit = TO_DECODE, .link = TO_TAP},
     {.program = "penalize", .bit = TO_PENALIZE, .link = TO_INPUT, .optional = true},
+    {.program = "constrain", .bit = TO_CONSTRAIN, .link = TO_INPUT, .optional = true},
     {.program = "sample", .bit = TO_SAMPLE, .link = TO_ANSWERS},
     {.program = "detok", .bit = TO_DETOK, .link = TO_OUTPUT},
 };
@@ -175,9 +181,9 @@ static void choose_stages(const struct given *given, size_t n_given)
 /* Our standard input is the text and our standard output the continuation: neither is a state too. */
 static void refuse_streams(const struct given *given, size_t n_given)
 {
-    static const char *const options_of_files[] = {"state", "reuse", "save", "model"};
+    static const char *const options_of_files[] = {"state", "reuse", "save", "model", "grammar-file", "json-schema-file"};
     for (size_t i = 0; i < n_given; i++)
-        for (size_t k = 0; k < 4; k++)
+        for (size_t k = 0; k < sizeof options_of_files / sizeof *options_of_files; k++)
             if (strcmp(given[i].option->name, options_of_files[k]) == 0 &&
                 (strcmp(given[i].value, "-") == 0 || strncmp(given[i].value, "/dev/std", 8) == 0))
                 die(STATUS_USAGE, "--%s: expected the name of a file, found '%s'", given[i].option->name, given[i].value);
@@ -345,7 +351,7 @@ int main(int argc, char **argv)
     pipeline_init(&pipeline);
     start_stages(&pipeline, &tap, reads_input, verbose || trace || echo);
     int status = pipeline_run(&pipeline, tap.relay, 2);
-    if (verbose && status == STATUS_OK)
+    if (verbose && (status == STATUS_OK || status == STATUS_CONSTRAINT))
         report_print(&tap.report);
     if (trace_file && trace_file != stderr && fclose(trace_file) && !tap.report.trace_errno)
         tap.report.trace_errno = errno;

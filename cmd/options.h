@@ -129,6 +129,17 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
 #define ROW_ALLOW(target, forward) \
     {0, "allow", "TOKEN", OPTION_TEXTS, target, 0, 0, "select no other tokens than these (may be given again)", forward}
 
+#define ROW_GRAMMAR(target, forward) \
+    {0, "grammar", "GBNF", OPTION_TEXT, target, 0, 0, "only texts of this grammar (without '::=': a file with one)", forward}
+#define ROW_GRAMMAR_FILE(target, forward) \
+    {0, "grammar-file", "FILE", OPTION_TEXT, target, 0, 0, "the same, from a file", forward}
+#define ROW_JSON_SCHEMA(target, forward) \
+    {'j', "json-schema", "SCHEMA", OPTION_TEXT, target, 0, 0, "only JSON that this schema allows (not an object: a file with one)", forward}
+#define ROW_JSON_SCHEMA_FILE(target, forward) \
+    {0, "json-schema-file", "FILE", OPTION_TEXT, target, 0, 0, "the same, from a file", forward}
+#define ROW_JSON(target, forward) \
+    {0, "json", NULL, OPTION_FLAG, target, 0, 0, "only JSON, whatever value", forward}
+
 /* Tokens to text. */
 #define ROW_JSON(target, forward) \
     {0, "json", NULL, OPTION_FLAG, target, 0, 0, "a JSON object in a line for each token, and for the end of each text", forward}

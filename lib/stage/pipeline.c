@@ -240,6 +240,13 @@ static void signal_children(const struct pipeline *p, int signal)
             kill(p->child[i].pid, signal);
 }
 
+/* A filter has ended so because the text did before it was complete, at the end of its input; or in the midst of it, and
+ * then the stage after it fails, too. */
+static bool is_incomplete(const struct child *c)
+{
+    return WIFEXITED(c->status) && WEXITSTATUS(c->status) == STATUS_CONSTRAINT;
+}
+
 static void reap(struct pipeline *p)
 {
     int status;
@@ -254,6 +261,8 @@ static void reap(struct pipeline *p)
             hear_all(c);
             if (status == 0) {
                 repeat(c);
+            } else if (is_incomplete(c)) {
+                continue; /* the others end as they would, and the text is all shown */
             } else if (!p->failed) {
                 p->failed = true;
                 p->failed_at = seconds_now();
@@ -319,7 +328,7 @@ static int tell(struct pipeline *p)
 {
     if (p->caught)
         end_by(p->caught);
-    struct child *c = p->failed ? culprit(p) : NULL;
+    struct child *c = culprit(p);
     if (!c)
         return STATUS_OK;
     if (WIFSIGNALED(c->status)) {
