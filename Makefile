@@ -96,6 +96,9 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(BUILD)/tests/models.o $(LIBRARY)
 $(BUILD)/tests/make-model: $(BUILD)/tests/tools/make-model.o $(BUILD)/tests/models.o $(LIBRARY)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) $< $(BUILD)/tests/models.o $(LIBRARY) -Wl,--as-needed $(LIBS) -o $@
+$(BUILD)/tests/draw-texts: $(BUILD)/tests/tools/draw-texts.o $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) $< $(LIBRARY) -Wl,--as-needed $(LIBS) -o $@
 $(BUILD)/tests/measure: $(BUILD)/tests/bench/measure.o $(LIBRARY)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) $< $(LIBRARY) -Wl,--as-needed $(LIBS) -o $@
@@ -111,7 +114,7 @@ demo: all
 check: deps-check
 	+@$(MAKE) --no-print-directory check-programs
 	tests/run $(BIN) $(TESTS)
-check-programs: programs $(UNIT_TESTS) $(BUILD)/tests/make-model $(MPI_TESTS)
+check-programs: programs $(UNIT_TESTS) $(BUILD)/tests/make-model $(BUILD)/tests/draw-texts $(MPI_TESTS)
 
 # BENCH= names some lines: make bench BENCH='decode prefill' PEER=folder-of-node-llama-cpp
 bench: all $(BUILD)/tests/make-model $(BUILD)/tests/measure
