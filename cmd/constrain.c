@@ -19,7 +19,8 @@ static const struct option_spec options[] = {
     ROW_GRAMMAR_FILE(&grammar_file, 0),
     ROW_JSON_SCHEMA(&schema, 0),
     ROW_JSON_SCHEMA_FILE(&schema_file, 0),
-    ROW_JSON(&json, 0),
+    ROW_ANY_JSON(&json, 0),
+    {0, "json", NULL, OPTION_FLAG, &json, 0, 0, "the same", 0},
     ROW_KEEP_RAW(&filter.keep_raw, 0),
     ROW_MODEL(&constraint.naming.model, 0),
     ROW_OUTPUT(&filter.output_path),
@@ -63,7 +64,7 @@ static bool is_schema(const char *text)
 static struct grammar *read_grammar(void)
 {
     if ((grammar != NULL) + (grammar_file != NULL) + (schema != NULL) + (schema_file != NULL) + json != 1)
-        die(STATUS_USAGE, "give one of --grammar, --grammar-file, --json-schema, --json-schema-file and --json");
+        die(STATUS_USAGE, "give one of --grammar, --grammar-file, --json-schema, --json-schema-file and --any-json");
     if (json)
         return grammar_of_json();
     if (grammar_file || (grammar && !strstr(grammar, "::=")))

@@ -78,16 +78,16 @@ static void take_logprobs(const struct record *record)
 static void add_text(struct json *line, const void *bytes, size_t length)
 {
     json_add(line, ",\"text\":");
-    if (json_string(line, bytes, length))
+    if (json_add_string(line, bytes, length))
         return;
     json_add(line, ",\"bytes\":");
-    json_bytes(line, bytes, length);
+    json_add_bytes(line, bytes, length);
 }
 
 static void add_member(struct json *line, const char *name, uint64_t value)
 {
     json_add(line, name);
-    json_integer(line, value);
+    json_add_integer(line, value);
 }
 
 static void add_list(struct json *line, const char *name, uint32_t begin, uint32_t end)
@@ -101,7 +101,7 @@ static void add_list(struct json *line, const char *name, uint32_t begin, uint32
         add_member(line, i > begin ? ",{\"id\":" : "{\"id\":", id);
         add_text(line, bytes, length);
         json_add(line, ",\"logprob\":");
-        json_number(line, value);
+        json_add_number(line, value);
         json_add(line, "}");
     }
     json_add(line, "]");
@@ -115,11 +115,11 @@ static void add_logprobs(struct json *line, uint32_t sequence, uint32_t position
     logprobs.waiting = false;
     if (l->has_raw) {
         json_add(line, ",\"raw_logprob\":");
-        json_number(line, l->raw);
+        json_add_number(line, l->raw);
         add_list(line, ",\"raw_top\":[", 0, l->n_raw);
     }
     json_add(line, ",\"processed_logprob\":");
-    json_number(line, l->processed);
+    json_add_number(line, l->processed);
     add_list(line, ",\"processed_top\":[", l->n_raw, l->n_raw + l->n_processed);
 }
 
@@ -168,14 +168,14 @@ static void print_end(struct passage *passage, uint32_t sequence, const struct e
     add_member(&line, "{\"sequence\":", sequence);
     json_add(&line, ",\"end\":");
     if (end)
-        json_string(&line, end_reason_name(end->reason), strlen(end_reason_name(end->reason)));
+        json_add_string(&line, end_reason_name(end->reason), strlen(end_reason_name(end->reason)));
     else
         json_add(&line, "null");
     if (end && end->token != RECORD_NO_TOKEN)
         add_member(&line, ",\"id\":", end->token);
     if (end && end->text_length) {
         json_add(&line, ",\"matched\":");
-        json_string(&line, end->text, end->text_length);
+        json_add_string(&line, end->text, end->text_length);
     }
     if (!passage->dropped)
         add_text(&line, passage->whole.text, passage->whole.length);

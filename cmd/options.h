@@ -137,8 +137,8 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
     {'j', "json-schema", "SCHEMA", OPTION_TEXT, target, 0, 0, "only JSON that this schema allows (not an object: a file with one)", forward}
 #define ROW_JSON_SCHEMA_FILE(target, forward) \
     {0, "json-schema-file", "FILE", OPTION_TEXT, target, 0, 0, "the same, from a file", forward}
-#define ROW_JSON(target, forward) \
-    {0, "json", NULL, OPTION_FLAG, target, 0, 0, "only JSON, whatever value", forward}
+#define ROW_ANY_JSON(target, forward) \
+    {0, "any-json", NULL, OPTION_FLAG, target, 0, 0, "only JSON, whatever value", forward}
 
 /* Tokens to text. */
 #define ROW_JSON(target, forward) \

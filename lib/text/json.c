@@ -19,21 +19,21 @@ void json_add(struct json *j, const char *text)
     j->length += n;
 }
 
-void json_number(struct json *j, double value)
+void json_add_number(struct json *j, double value)
 {
     char text[32];
     snprintf(text, sizeof text, "%.17g", value);
     json_add(j, isfinite(value) ? text : "null");
 }
 
-void json_integer(struct json *j, uint64_t value)
+void json_add_integer(struct json *j, uint64_t value)
 {
     char text[24];
     snprintf(text, sizeof text, "%llu", (unsigned long long)value);
     json_add(j, text);
 }
 
-bool json_string(struct json *j, const void *bytes, size_t length)
+bool json_add_string(struct json *j, const void *bytes, size_t length)
 {
     static const char plain[] = "\n\t\r\b\f\\\"", letters[] = "ntrbf\\\"";
     const uint8_t *at = bytes;
@@ -60,11 +60,11 @@ bool json_string(struct json *j, const void *bytes, size_t length)
     return exact;
 }
 
-void json_bytes(struct json *j, const void *bytes, size_t length)
+void json_add_bytes(struct json *j, const void *bytes, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         json_add(j, i ? "," : "[");
-        json_integer(j, ((const uint8_t *)bytes)[i]);
+        json_add_integer(j, ((const uint8_t *)bytes)[i]);
     }
     json_add(j, length ? "]" : "[]");
 }

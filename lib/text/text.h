@@ -60,11 +60,11 @@ void json_free(struct json *json);
 /* Text as it is: names, punctuation. */
 void json_add(struct json *json, const char *text);
 /* A number, with the digits that give back its bits; null for what is not finite. */
-void json_number(struct json *json, double value);
-void json_integer(struct json *json, uint64_t value);
+void json_add_number(struct json *json, double value);
+void json_add_integer(struct json *json, uint64_t value);
 /* Bytes as a string.  What is not UTF-8 becomes U+FFFD, a byte each, and false is returned. */
-bool json_string(struct json *json, const void *bytes, size_t length);
+bool json_add_string(struct json *json, const void *bytes, size_t length);
 /* Bytes as an array of numbers. */
-void json_bytes(struct json *json, const void *bytes, size_t length);
+void json_add_bytes(struct json *json, const void *bytes, size_t length);
 
 #endif

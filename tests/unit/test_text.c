@@ -138,17 +138,17 @@ START_TEST(json_strings_hold_any_text)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct json json = {0};
-        ck_assert_int_eq(json_string(&json, cases[i].bytes, cases[i].length), cases[i].exact);
+        ck_assert_int_eq(json_add_string(&json, cases[i].bytes, cases[i].length), cases[i].exact);
         ck_assert_str_eq(json.text, cases[i].wanted);
         json_free(&json);
     }
     struct json json = {0};
-    json_number(&json, 0.1);
+    json_add_number(&json, 0.1);
     json_add(&json, " ");
-    json_number(&json, -1.0 / 0.0);
-    json_bytes(&json, "\xff\0", 2);
-    json_bytes(&json, "", 0);
-    json_integer(&json, UINT32_MAX);
+    json_add_number(&json, -1.0 / 0.0);
+    json_add_bytes(&json, "\xff\0", 2);
+    json_add_bytes(&json, "", 0);
+    json_add_integer(&json, UINT32_MAX);
     ck_assert_str_eq(json.text, "0.10000000000000001 null[255,0][]4294967295");
     json_free(&json);
 }
