@@ -538,7 +538,7 @@ const uint64_t *grammar_mask(struct grammar_state *state, uint32_t *n_allowed)
 
 static size_t put_byte(char *text, size_t size, unsigned byte)
 {
-    int n = byte > 0x20 && byte < 0x7f ? snprintf(text, size, "'%c'", (int)byte) : snprintf(text, size, "\\x%02x", byte);
+    int n = byte >= 0x20 && byte < 0x7f ? snprintf(text, size, "'%c'", (int)byte) : snprintf(text, size, "\\x%02x", byte);
     return (size_t)n;
 }
 

@@ -662,10 +662,11 @@ static bool compile_references(struct schemas *s)
     return true;
 }
 
+/* A space may stand before the value, since tokens that begin a word often hold one; nothing stands after it. */
 static struct grammar *finish(struct builder *b, expression value, const char *name, struct error *error)
 {
     uint32_t root = builder_rule(b, " root", 5, 0);
-    builder_define(b, root, SEQUENCE(b, texts_of_space(b), value));
+    builder_define(b, root, SEQUENCE(b, expression_optional(b, expression_text(b, " ", 1)), value));
     return grammar_build(b, root, name, error);
 }
 
