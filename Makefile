@@ -117,7 +117,7 @@ check: deps-check
 check-programs: programs $(UNIT_TESTS) $(BUILD)/tests/make-model $(BUILD)/tests/draw-texts $(MPI_TESTS)
 
 # BENCH= names some lines: make bench BENCH='decode prefill' PEER=folder-of-node-llama-cpp
-bench: all $(BUILD)/tests/make-model $(BUILD)/tests/measure
+bench: all $(BUILD)/tests/draw-texts $(BUILD)/tests/make-model $(BUILD)/tests/measure
 	PEER='$(PEER)' python3 tests/bench/bench.py $(BIN) $(BENCH)
 	$(if $(BENCH),,$(if $(MPI_PROGRAMS),python3 tests/bench/mpi.py $(BIN)))
 

@@ -27,9 +27,12 @@ static const struct option_spec options[] = {
     ROW_FORCE(&filter.force),
     {0},
 };
-static const struct program program = {"[STREAM ...]", "Allow only tokens that a grammar goes on with: logits in, logits out.", options};
+static const struct program program = {
+    "[STREAM ...]", "Allow only tokens that a grammar goes on with: logits in, logits out.",
+    options};
 
-typedef struct grammar *parser(const char *text, size_t length, const char *name, struct error *error);
+typedef struct grammar *parser(const char *text, size_t length, const char *name,
+                               struct error *error);
 
 static struct grammar *parse(parser *parse_text, const char *text, size_t length, const char *name)
 {
@@ -63,8 +66,11 @@ static bool is_schema(const char *text)
 
 static struct grammar *read_grammar(void)
 {
-    if ((grammar != NULL) + (grammar_file != NULL) + (schema != NULL) + (schema_file != NULL) + json != 1)
-        die(STATUS_USAGE, "give one of --grammar, --grammar-file, --json-schema, --json-schema-file and --any-json");
+    if ((grammar != NULL) + (grammar_file != NULL) + (schema != NULL) + (schema_file != NULL) +
+            json !=
+        1)
+        die(STATUS_USAGE, "give one of --grammar, --grammar-file, --json-schema, "
+                          "--json-schema-file and --any-json");
     if (json)
         return grammar_of_json();
     if (grammar_file || (grammar && !strstr(grammar, "::=")))

@@ -1,5 +1,6 @@
-/* Expressions to states.  What an expression becomes depends on the state that follows it, so states are
- * made from the end of a text to its beginning, and those of one expression before one state are made once. */
+/* Expressions to states.  What an expression becomes depends on the state that follows it, so
+ * states are made from the end of a text to its beginning, and those of one expression before one
+ * state are made once. */
 #include "grammar/internal.h"
 
 #include <stdlib.h>
@@ -13,9 +14,10 @@ struct assembly {
     struct made {
         expression e;
         uint32_t next, state; /* state + 1; 0: free */
-    } *made; /* hash table */
+    } * made;                 /* hash table */
     size_t size, used;
-    uint32_t *begin; /* of each rule, + 1: a CHOICE whose parts are both the first state of its body */
+    uint32_t
+        *begin; /* of each rule, + 1: a CHOICE whose parts are both the first state of its body */
     size_t begin_capacity;
     uint32_t *todo; /* rules that are called and not built */
     size_t n_todo, todo_capacity;
@@ -26,7 +28,8 @@ static uint32_t build(struct assembly *a, expression e, uint32_t next);
 
 static struct made *slot_of(struct assembly *a, expression e, uint32_t next)
 {
-    size_t slot = (size_t)((e * 0x9E3779B97F4A7C15u ^ next * 0xC2B2AE3D27D4EB4Fu) >> 20) & (a->size - 1);
+    size_t slot =
+        (size_t)((e * 0x9E3779B97F4A7C15u ^ next * 0xC2B2AE3D27D4EB4Fu) >> 20) & (a->size - 1);
     while (a->made[slot].state && (a->made[slot].e != e || a->made[slot].next != next))
         slot = (slot + 1) & (a->size - 1);
     return &a->made[slot];
@@ -77,14 +80,16 @@ static uint32_t beginning_of(struct assembly *a, uint32_t rule)
     if (a->begin_capacity > had)
         memset(a->begin + had, 0, (a->begin_capacity - had) * sizeof *a->begin);
     if (!a->begin[rule]) {
-        a->begin[rule] = add_state(a, (struct state){.kind = STATE_CHOICE, .a = NOWHERE, .next = NOWHERE}) + 1;
+        a->begin[rule] =
+            add_state(a, (struct state){.kind = STATE_CHOICE, .a = NOWHERE, .next = NOWHERE}) + 1;
         a->todo = grow(a->todo, &a->todo_capacity, a->n_todo + 1, sizeof *a->todo);
         a->todo[a->n_todo++] = rule;
     }
     return a->begin[rule] - 1;
 }
 
-/* As long as the list goes on and its rest was not built before this state: from its end to its beginning. */
+/* As long as the list goes on and its rest was not built before this state: from its end to its
+ * beginning. */
 static uint32_t build_list(struct assembly *a, expression e, uint32_t next)
 {
     const struct builder *b = a->b;
@@ -105,15 +110,17 @@ static uint32_t build_list(struct assembly *a, expression e, uint32_t next)
         if (kind == KIND_SEQUENCE)
             state = build(a, b->node[e].a, state);
         else
-            state = add_state(a, (struct state){.kind = STATE_CHOICE, .a = build(a, b->node[e].a, next), .next = state});
+            state = add_state(a, (struct state){.kind = STATE_CHOICE,
+                                                .a = build(a, b->node[e].a, next),
+                                                .next = state});
         remember(a, e, next, state);
     }
     free(list);
     return state;
 }
 
-/* A body that may be empty is repeated without its empty text: then a round always takes a byte, and a
- * count that was reached without one says nothing that a lower one does not. */
+/* A body that may be empty is repeated without its empty text: then a round always takes a byte,
+ * and a count that was reached without one says nothing that a lower one does not. */
 static uint32_t build_repeat(struct assembly *a, expression e, uint32_t next)
 {
     struct expression_node node = a->b->node[e];
@@ -124,7 +131,8 @@ static uint32_t build_repeat(struct assembly *a, expression e, uint32_t next)
             return next;
     }
     if (node.high == FOREVER) {
-        uint32_t loop = add_state(a, (struct state){.kind = STATE_CHOICE, .a = NOWHERE, .next = next});
+        uint32_t loop =
+            add_state(a, (struct state){.kind = STATE_CHOICE, .a = NOWHERE, .next = next});
         if (a->too_large)
             return NOWHERE;
         uint32_t body = build(a, node.a, loop);
@@ -136,10 +144,14 @@ static uint32_t build_repeat(struct assembly *a, expression e, uint32_t next)
     }
     if (node.high == 1) {
         uint32_t body = build(a, node.a, next);
-        return node.low ? body : add_state(a, (struct state){.kind = STATE_CHOICE, .a = body, .next = next});
+        return node.low
+                   ? body
+                   : add_state(a, (struct state){.kind = STATE_CHOICE, .a = body, .next = next});
     }
     uint32_t body = build(a, node.a, THE_END);
-    return add_state(a, (struct state){.kind = STATE_REPEAT, .a = body, .next = next, .low = node.low, .high = node.high});
+    return add_state(
+        a, (struct state){
+               .kind = STATE_REPEAT, .a = body, .next = next, .low = node.low, .high = node.high});
 }
 
 static uint32_t build(struct assembly *a, expression e, uint32_t next)
@@ -157,7 +169,9 @@ static uint32_t build(struct assembly *a, expression e, uint32_t next)
     if (node.kind == KIND_BYTES)
         state = add_state(a, (struct state){.kind = STATE_BYTES, .a = node.a, .next = next});
     else if (node.kind == KIND_RULE)
-        state = add_state(a, (struct state){.kind = STATE_CALL, .a = beginning_of(a, node.a), .next = next,
+        state = add_state(a, (struct state){.kind = STATE_CALL,
+                                            .a = beginning_of(a, node.a),
+                                            .next = next,
                                             .nullable = node.nullable});
     else
         state = build_repeat(a, e, next);
@@ -206,8 +220,8 @@ static size_t followers_of(const struct state *s, uint32_t follower[2])
     return n;
 }
 
-/* Without left recursion, and with no empty round of a repetition, they make no circle: states are numbered
- * from the last that a depth-first walk leaves to the first. */
+/* Without left recursion, and with no empty round of a repetition, they make no circle: states are
+ * numbered from the last that a depth-first walk leaves to the first. */
 static void find_ranks(struct grammar *g)
 {
     struct visit {
@@ -236,7 +250,8 @@ static void find_ranks(struct grammar *g)
     free(seen);
 }
 
-struct grammar *grammar_build(struct builder *b, uint32_t root, const char *name, struct error *error)
+struct grammar *grammar_build(struct builder *b, uint32_t root, const char *name,
+                              struct error *error)
 {
     if (!builder_check(b, name, error))
         return NULL;
@@ -249,7 +264,8 @@ struct grammar *grammar_build(struct builder *b, uint32_t root, const char *name
         if (!b->rule[rule].defined)
             builder_define(b, rule, nonempty_of(b, b->rule[b->rule[rule].nonempty_of].body));
         uint32_t body = build(&a, b->rule[rule].body, THE_END);
-        a.g->state[a.begin[rule] - 1] = (struct state){.kind = STATE_CHOICE, .a = body, .next = body};
+        a.g->state[a.begin[rule] - 1] =
+            (struct state){.kind = STATE_CHOICE, .a = body, .next = body};
     }
     free(a.made);
     free(a.begin);

@@ -1,5 +1,5 @@
-/* What is true of rules as a whole: what they match is found by letting facts spread from the parts of
- * expressions to the expressions, each once. */
+/* What is true of rules as a whole: what they match is found by letting facts spread from the parts
+ * of expressions to the expressions, each once. */
 #include "grammar/internal.h"
 
 #include <stdio.h>
@@ -16,7 +16,9 @@ struct parents {
 static size_t parts_of(const struct builder *b, expression e, expression part[2])
 {
     const struct expression_node *node = &b->node[e];
-    size_t n = node->kind == KIND_SEQUENCE || node->kind == KIND_CHOICE ? 2 : node->kind >= KIND_REPEAT ? 1 : 0;
+    size_t n = node->kind == KIND_SEQUENCE || node->kind == KIND_CHOICE ? 2
+               : node->kind >= KIND_REPEAT                              ? 1
+                                                                        : 0;
     part[0] = node->kind == KIND_RULE ? b->rule[node->a].body : node->a;
     part[1] = node->b;
     return n;
@@ -88,8 +90,8 @@ static bool *find_out(const struct builder *b, const struct parents *p, fact *is
 
 /* ---- left recursion ------------------------------------------------------------------------ */
 
-/* What an expression can begin with, one after another: its first part, and the second where the first
- * may be empty. */
+/* What an expression can begin with, one after another: its first part, and the second where the
+ * first may be empty. */
 static size_t beginnings_of(const struct builder *b, expression e, expression part[2])
 {
     size_t n = parts_of(b, e, part);
@@ -120,8 +122,8 @@ static const char *kind_of(const struct rule *rule)
 }
 
 /* "rule 'a' begins with itself: a, b, a". */
-static bool report_recursion(const struct builder *b, const struct visit *path, size_t n, expression again, const char *name,
-                             struct error *error)
+static bool report_recursion(const struct builder *b, const struct visit *path, size_t n,
+                             expression again, const char *name, struct error *error)
 {
     char names[200] = "";
     const struct rule *rule = NULL;
@@ -136,8 +138,9 @@ static bool report_recursion(const struct builder *b, const struct visit *path, 
         if (length + 4 < sizeof names)
             length += (size_t)snprintf(names + length, sizeof names - length, "%.60s, ", one->name);
     }
-    error_set(error, STATUS_INPUT, "%s '%.80s' begins with itself (%s%.60s): left recursion is not supported", kind_of(rule), rule->name,
-              names, rule->name);
+    error_set(error, STATUS_INPUT,
+              "%s '%.80s' begins with itself (%s%.60s): left recursion is not supported",
+              kind_of(rule), rule->name, names, rule->name);
     return error_at(error, name, rule->line);
 }
 
@@ -200,7 +203,8 @@ bool builder_check(struct builder *b, const char *name, struct error *error)
     b->complete = true;
     bool ok = check_recursion(b, name, error);
     if (ok && barren) {
-        error_set(error, STATUS_INPUT, "%s '%.80s' matches no text that ends", kind_of(barren), barren->name);
+        error_set(error, STATUS_INPUT, "%s '%.80s' matches no text that ends", kind_of(barren),
+                  barren->name);
         ok = error_at(error, name, barren->line);
     }
     return ok;
@@ -217,7 +221,8 @@ static expression *remembered(struct builder *b, expression e)
     return &b->nonempty[e];
 }
 
-/* The rule of the same texts but the empty one.  Its body follows when it is built: rules may be many. */
+/* The rule of the same texts but the empty one.  Its body follows when it is built: rules may be
+ * many. */
 static expression nonempty_rule(struct builder *b, uint32_t of)
 {
     if (!b->rule[of].nonempty) {
@@ -245,8 +250,8 @@ static expression nonempty_part(struct builder *b, expression e)
     }
 }
 
-/* Of a sequence whose parts may all be empty, a first part that is not, and the rest as it is.  From the
- * last part to the first, since sequences and choices are long lists. */
+/* Of a sequence whose parts may all be empty, a first part that is not, and the rest as it is. From
+ * the last part to the first, since sequences and choices are long lists. */
 expression nonempty_of(struct builder *b, expression e)
 {
     expression *list = NULL;
@@ -255,7 +260,8 @@ expression nonempty_of(struct builder *b, expression e)
         bool known = *remembered(b, e) != 0;
         list = grow(list, &capacity, n + 1, sizeof *list);
         list[n++] = e;
-        if (known || !b->node[e].nullable || (b->node[e].kind != KIND_SEQUENCE && b->node[e].kind != KIND_CHOICE))
+        if (known || !b->node[e].nullable ||
+            (b->node[e].kind != KIND_SEQUENCE && b->node[e].kind != KIND_CHOICE))
             break;
         e = b->node[e].b;
     }

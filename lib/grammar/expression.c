@@ -97,7 +97,8 @@ static expression make(struct builder *b, struct expression_node node)
     widen_nodes(b);
     struct node_key key = key_of(&node);
     uint64_t hash = hash_of(&key, sizeof key);
-    for (size_t slot = (size_t)hash & (b->nodes.size - 1); b->nodes.slot[slot]; slot = (slot + 1) & (b->nodes.size - 1)) {
+    for (size_t slot = (size_t)hash & (b->nodes.size - 1); b->nodes.slot[slot];
+         slot = (slot + 1) & (b->nodes.size - 1)) {
         struct node_key found = key_of(&b->node[b->nodes.slot[slot] - 1]);
         if (memcmp(&found, &key, sizeof key) == 0)
             return b->nodes.slot[slot] - 1;
@@ -126,7 +127,8 @@ uint32_t builder_rule(struct builder *b, const char *name, size_t length, uint32
             index_put(&b->rules, hash_of(b->rule[i].name, strlen(b->rule[i].name)), i);
     }
     uint64_t hash = hash_of(name, length);
-    for (size_t slot = (size_t)hash & (b->rules.size - 1); b->rules.slot[slot]; slot = (slot + 1) & (b->rules.size - 1)) {
+    for (size_t slot = (size_t)hash & (b->rules.size - 1); b->rules.slot[slot];
+         slot = (slot + 1) & (b->rules.size - 1)) {
         const char *found = b->rule[b->rules.slot[slot] - 1].name;
         if (strlen(found) == length && memcmp(found, name, length) == 0)
             return b->rules.slot[slot] - 1;
@@ -168,7 +170,8 @@ static uint32_t set_number(struct builder *b, const struct byte_set *set)
             index_put(&b->sets, hash_of(&b->set[i], sizeof *set), i);
     }
     uint64_t hash = hash_of(set, sizeof *set);
-    for (size_t slot = (size_t)hash & (b->sets.size - 1); b->sets.slot[slot]; slot = (slot + 1) & (b->sets.size - 1))
+    for (size_t slot = (size_t)hash & (b->sets.size - 1); b->sets.slot[slot];
+         slot = (slot + 1) & (b->sets.size - 1))
         if (memcmp(&b->set[b->sets.slot[slot] - 1], set, sizeof *set) == 0)
             return b->sets.slot[slot] - 1;
     b->set = grow(b->set, &b->sets_capacity, b->n_sets + 1, sizeof *b->set);
@@ -206,7 +209,8 @@ expression expression_text(struct builder *b, const void *bytes, size_t length)
 /* ---- sequence, choice, repetition ---------------------------------------------------------- */
 
 /* What is repeated, and how often. */
-static void repetition_of(const struct builder *b, expression e, expression *body, uint32_t *low, uint32_t *high)
+static void repetition_of(const struct builder *b, expression e, expression *body, uint32_t *low,
+                          uint32_t *high)
 {
     const struct expression_node *node = &b->node[e];
     bool repeats = node->kind == KIND_REPEAT;
@@ -302,7 +306,9 @@ expression expression_choice(struct builder *b, const expression *parts, size_t 
         all = expression_bytes(b, &bytes);
     while (n_others > 0) {
         expression one = others[--n_others];
-        all = all == NOTHING || all == one ? one : make(b, (struct expression_node){.kind = KIND_CHOICE, .a = one, .b = all});
+        all = all == NOTHING || all == one
+                  ? one
+                  : make(b, (struct expression_node){.kind = KIND_CHOICE, .a = one, .b = all});
     }
     free(others);
     if (!optional)
@@ -321,11 +327,13 @@ expression expression_repeat(struct builder *b, expression body, uint32_t low, u
         return body;
     const struct expression_node *node = &b->node[body];
     bool endless = node->high == FOREVER || high == FOREVER;
-    if (node->kind == KIND_REPEAT && node->low <= 1 && (endless || (uint64_t)node->high * high < FOREVER)) {
+    if (node->kind == KIND_REPEAT && node->low <= 1 &&
+        (endless || (uint64_t)node->high * high < FOREVER)) {
         uint32_t least = node->low * low, most = endless ? FOREVER : node->high * high;
         return expression_repeat(b, node->a, least, most);
     }
-    return make(b, (struct expression_node){.kind = KIND_REPEAT, .a = body, .low = low, .high = saturating(high)});
+    return make(b, (struct expression_node){
+                       .kind = KIND_REPEAT, .a = body, .low = low, .high = saturating(high)});
 }
 
 expression expression_optional(struct builder *b, expression body)
@@ -354,7 +362,12 @@ size_t utf8_get(const uint8_t *bytes, size_t length, uint32_t *code)
     if (length == 0)
         return 0;
     uint8_t first = bytes[0];
-    size_t n = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf8 ? 4 : 0;
+    size_t n = first < 0x80   ? 1
+               : first < 0xc0 ? 0
+               : first < 0xe0 ? 2
+               : first < 0xf0 ? 3
+               : first < 0xf8 ? 4
+                              : 0;
     if (n == 0 || n > length)
         return 0;
     *code = n == 1 ? first : first & (0x7fu >> n);
@@ -419,31 +432,38 @@ bool code_points_has(const struct code_points *set, uint32_t code)
     return false;
 }
 
-/* Characters of n bytes each from low to high: all that begin like low, those between, all that begin like
- * high; within each the following bytes are free but for the outer two. */
+/* Characters of n bytes each from low to high: all that begin like low, those between, all that
+ * begin like high; within each the following bytes are free but for the outer two. */
 static expression span(struct builder *b, const uint8_t *low, const uint8_t *high, size_t n)
 {
     static const uint8_t first[3] = {0x80, 0x80, 0x80}, last[3] = {0xbf, 0xbf, 0xbf};
     if (n == 1)
         return expression_byte_range(b, low[0], high[0]);
     if (low[0] == high[0])
-        return SEQUENCE(b, expression_byte_range(b, low[0], low[0]), span(b, low + 1, high + 1, n - 1));
+        return SEQUENCE(b, expression_byte_range(b, low[0], low[0]),
+                        span(b, low + 1, high + 1, n - 1));
     expression part[3];
     size_t n_parts = 0;
     uint8_t from = low[0], to = high[0];
     if (memcmp(low + 1, first, n - 1) != 0)
-        part[n_parts++] = SEQUENCE(b, expression_byte_range(b, from, from), span(b, low + 1, last, n - 1)), from++;
+        part[n_parts++] =
+            SEQUENCE(b, expression_byte_range(b, from, from), span(b, low + 1, last, n - 1)),
+        from++;
     if (memcmp(high + 1, last, n - 1) != 0)
-        part[n_parts++] = SEQUENCE(b, expression_byte_range(b, to, to), span(b, first, high + 1, n - 1)), to--;
+        part[n_parts++] =
+            SEQUENCE(b, expression_byte_range(b, to, to), span(b, first, high + 1, n - 1)),
+        to--;
     if (from <= to)
-        part[n_parts++] = SEQUENCE(b, expression_byte_range(b, from, to), span(b, first, last, n - 1));
+        part[n_parts++] =
+            SEQUENCE(b, expression_byte_range(b, from, to), span(b, first, last, n - 1));
     return expression_choice(b, part, n_parts);
 }
 
 expression expression_characters(struct builder *b, struct code_points *set)
 {
     /* Where the number of bytes changes, and the surrogates are left out. */
-    static const struct code_range part[] = {{0, 0x7f}, {0x80, 0x7ff}, {0x800, 0xd7ff}, {0xe000, 0xffff}, {0x10000, MAX_CODE_POINT}};
+    static const struct code_range part[] = {
+        {0, 0x7f}, {0x80, 0x7ff}, {0x800, 0xd7ff}, {0xe000, 0xffff}, {0x10000, MAX_CODE_POINT}};
     enum { PARTS = sizeof part / sizeof *part };
     code_points_sort(set);
     expression *spans = allocate(PARTS * set->n + 1, sizeof *spans);

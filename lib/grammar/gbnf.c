@@ -91,7 +91,8 @@ static bool line_goes_on(struct parser *p)
 
 static bool is_name(uint8_t c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
 }
 
 static size_t name_length(const struct parser *p)
@@ -107,9 +108,13 @@ static bool parse_hex(struct parser *p, size_t digits, uint32_t *code)
     *code = 0;
     for (size_t i = 0; i < digits; i++, p->at++) {
         int c = p->at < p->end ? *p->at : 0;
-        int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int value = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
         if (value < 0)
-            return fail(p, "expected %zu hexadecimal digits after the escape, found %zu", digits, i);
+            return fail(p, "expected %zu hexadecimal digits after the escape, found %zu", digits,
+                        i);
         *code = *code << 4 | (uint32_t)value;
     }
     if (*code > MAX_CODE_POINT || (*code >= 0xd800 && *code <= 0xdfff))
@@ -295,10 +300,12 @@ static bool parse_part(struct parser *p, expression *e, bool nested)
         code_points_negate(&all);
         *e = expression_characters(&p->b, &all);
         free(all.range);
-    } else if (looking_at(p, "*") || looking_at(p, "+") || looking_at(p, "?") || looking_at(p, "{")) {
+    } else if (looking_at(p, "*") || looking_at(p, "+") || looking_at(p, "?") ||
+               looking_at(p, "{")) {
         return fail(p, "there is nothing before %s that it could repeat", found(p, text));
     } else if (looking_at(p, "<") || looking_at(p, "!")) {
-        return fail(p, "tokens in a grammar (%s) are not supported: a grammar is about text", found(p, text));
+        return fail(p, "tokens in a grammar (%s) are not supported: a grammar is about text",
+                    found(p, text));
     } else {
         return fail(p, "expected a name, a text, a set or a group, found %s", found(p, text));
     }
@@ -371,9 +378,14 @@ static bool parse_rule(struct parser *p)
     return true;
 }
 
-struct grammar *grammar_parse(const char *text, size_t length, const char *name, struct error *error)
+struct grammar *grammar_parse(const char *text, size_t length, const char *name,
+                              struct error *error)
 {
-    struct parser p = {.at = (const uint8_t *)text, .end = (const uint8_t *)text + length, .line = 1, .name = name, .error = error};
+    struct parser p = {.at = (const uint8_t *)text,
+                       .end = (const uint8_t *)text + length,
+                       .line = 1,
+                       .name = name,
+                       .error = error};
     struct grammar *grammar = NULL;
     builder_init(&p.b);
     bool ok = true;
@@ -383,7 +395,8 @@ struct grammar *grammar_parse(const char *text, size_t length, const char *name,
         size_t n = p.b.n_rules;
         uint32_t root = builder_rule(&p.b, "root", 4, 0);
         if (root == n)
-            error_set(error, STATUS_INPUT, "%s: there is no rule 'root', where a text begins", name);
+            error_set(error, STATUS_INPUT, "%s: there is no rule 'root', where a text begins",
+                      name);
         else
             grammar = grammar_build(&p.b, root, name, error);
     }

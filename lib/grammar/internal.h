@@ -12,11 +12,19 @@ typedef uint32_t expression;
 enum { NOTHING = 0 /* matches no text */, EMPTY = 1 /* only the empty text */ };
 #define FOREVER UINT32_MAX /* as the upper bound of a repetition */
 
-enum expression_kind { KIND_NOTHING, KIND_EMPTY, KIND_BYTES, KIND_SEQUENCE, KIND_CHOICE, KIND_REPEAT, KIND_RULE };
+enum expression_kind {
+    KIND_NOTHING,
+    KIND_EMPTY,
+    KIND_BYTES,
+    KIND_SEQUENCE,
+    KIND_CHOICE,
+    KIND_REPEAT,
+    KIND_RULE
+};
 struct expression_node {
     uint8_t kind;
-    bool nullable;    /* matches the empty text; valid once the rules are complete */
-    uint32_t a, b;    /* BYTES: set.  SEQUENCE, CHOICE: both parts.  REPEAT: body.  RULE: rule */
+    bool nullable;      /* matches the empty text; valid once the rules are complete */
+    uint32_t a, b;      /* BYTES: set.  SEQUENCE, CHOICE: both parts.  REPEAT: body.  RULE: rule */
     uint32_t low, high; /* REPEAT */
 };
 struct byte_set {
@@ -26,8 +34,8 @@ struct rule {
     char *name;
     expression body;
     bool defined, nullable;
-    uint32_t line;     /* where it is first seen */
-    uint32_t nonempty; /* rule of the same texts but the empty one, + 1; 0: none was made */
+    uint32_t line;        /* where it is first seen */
+    uint32_t nonempty;    /* rule of the same texts but the empty one, + 1; 0: none was made */
     uint32_t nonempty_of; /* of such a rule: that one */
 };
 
@@ -79,7 +87,7 @@ expression expression_optional(struct builder *b, expression body);
 struct code_points {
     struct code_range {
         uint32_t low, high;
-    } *range;
+    } * range;
     size_t n, capacity;
 };
 void code_points_add(struct code_points *set, uint32_t low, uint32_t high);
@@ -100,7 +108,8 @@ bool error_at(struct error *error, const char *name, uint32_t line);
 
 /* ---- what rules must be (check.c) ---------------------------------------------------------- */
 
-/* Every rule is defined and matches some text, none begins with itself; finds out what is nullable. */
+/* Every rule is defined and matches some text, none begins with itself; finds out what is nullable.
+ */
 bool builder_check(struct builder *b, const char *name, struct error *error);
 
 /* The texts of `e` but the empty one.  After builder_check. */
@@ -112,12 +121,17 @@ enum state_kind { STATE_END, STATE_BYTES, STATE_CHOICE, STATE_CALL, STATE_REPEAT
 struct state {
     uint8_t kind;
     bool nullable; /* CALL: the rule may match the empty text */
-    uint32_t rank; /* states that are reached from this one without a byte have greater ones; THE_END has the least */
-    uint32_t a;    /* BYTES: set.  CHOICE: a state.  CALL: state where the rule begins.  REPEAT: where the body begins */
-    uint32_t next; /* CHOICE: the other state */
+    uint32_t rank; /* states that are reached from this one without a byte have greater ones;
+                      THE_END has the least */
+    uint32_t a; /* BYTES: set.  CHOICE: a state.  CALL: state where the rule begins.  REPEAT: where
+                   the body begins */
+    uint32_t next;      /* CHOICE: the other state */
     uint32_t low, high; /* REPEAT: finite */
 };
-enum { THE_END = 0 /* of a rule, or of a repetition's body: returns */, NOWHERE = 1 /* no byte goes on */ };
+enum {
+    THE_END = 0 /* of a rule, or of a repetition's body: returns */,
+    NOWHERE = 1 /* no byte goes on */
+};
 
 struct grammar {
     struct state *state;
@@ -136,12 +150,13 @@ static inline bool set_has(const struct byte_set *set, unsigned i)
 }
 
 /* Checks the builder's rules and makes the automaton of one; the builder is not needed any more. */
-struct grammar *grammar_build(struct builder *b, uint32_t root, const char *name, struct error *error);
+struct grammar *grammar_build(struct builder *b, uint32_t root, const char *name,
+                              struct error *error);
 
 /* ---- JSON (json.c, number.c, pattern.c) ---------------------------------------------------- */
 
-/* White space that JSON allows between its tokens, bounded: nothing, one space, or one or two newlines and up to 20
- * spaces or tabs. */
+/* White space that JSON allows between its tokens, bounded: nothing, one space, or one or two
+ * newlines and up to 20 spaces or tabs. */
 expression texts_of_space(struct builder *b);
 /* A string between quotes of low..high characters, each as itself or by any of its escapes. */
 expression texts_of_string(struct builder *b, uint32_t low, uint32_t high);
@@ -151,7 +166,8 @@ expression texts_of_characters(struct builder *b, struct code_points *set);
 /* A string literal between quotes, from UTF-8. */
 expression texts_of_literal(struct builder *b, const char *text, size_t length);
 /* Strings that are none of the given ones, which are UTF-8. */
-expression texts_of_other_string(struct builder *b, const char *const *texts, const size_t *lengths, size_t n);
+expression texts_of_other_string(struct builder *b, const char *const *texts, const size_t *lengths,
+                                 size_t n);
 expression texts_of_integer(struct builder *b);
 expression texts_of_number(struct builder *b);
 /* Any value; its rule is made when it is first asked for. */
@@ -174,12 +190,13 @@ struct bound {
     struct decimal value;
 };
 /* Numbers between bounds, exact as decimals; NOTHING where there are none. */
-expression texts_of_bounded(struct builder *b, const struct bound *low, const struct bound *high, bool integer);
+expression texts_of_bounded(struct builder *b, const struct bound *low, const struct bound *high,
+                            bool integer);
 
-/* The strings (without quotes, escaped as JSON) that a regular expression of ECMA-262 matches anywhere in
- * them; *low and *high are the least and greatest number of characters. */
-bool texts_of_pattern(struct builder *b, const char *pattern, size_t length, expression *e, uint64_t *low, uint64_t *high,
-                  struct error *error);
+/* The strings (without quotes, escaped as JSON) that a regular expression of ECMA-262 matches
+ * anywhere in them; *low and *high are the least and greatest number of characters. */
+bool texts_of_pattern(struct builder *b, const char *pattern, size_t length, expression *e,
+                      uint64_t *low, uint64_t *high, struct error *error);
 /* Strings of a format (without quotes), or NOTHING for an unknown one. */
 expression texts_of_format(struct builder *b, const char *format, uint64_t *low, uint64_t *high);
 

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIGITS 15 /* of the integer part and of the fraction, where nothing bounds them: a f64 tells 15 apart */
+#define DIGITS                                                                                     \
+    15 /* of the integer part and of the fraction, where nothing bounds them: a f64 tells 15 apart \
+        */
 
 static expression bytes_of(struct builder *b, const char *set)
 {
@@ -30,7 +32,8 @@ static expression digits(struct builder *b, uint32_t low, uint32_t high)
 
 expression texts_of_space(struct builder *b)
 {
-    expression lines = expression_repeat(b, text(b, "\n"), 1, 2), indent = expression_repeat(b, bytes_of(b, " \t"), 0, 20);
+    expression lines = expression_repeat(b, text(b, "\n"), 1, 2),
+               indent = expression_repeat(b, bytes_of(b, " \t"), 0, 20);
     return CHOICE(b, EMPTY, text(b, " "), SEQUENCE(b, lines, indent));
 }
 
@@ -47,10 +50,12 @@ static expression plain_characters(struct builder *b, const struct code_points *
 {
     struct code_points plain = {0};
     for (size_t i = 0; i < set->n; i++) {
-        static const struct code_range allowed[] = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, MAX_CODE_POINT}};
+        static const struct code_range allowed[] = {
+            {0x20, 0x21}, {0x23, 0x5b}, {0x5d, MAX_CODE_POINT}};
         for (size_t k = 0; k < 3; k++) {
             uint32_t low = set->range[i].low, high = set->range[i].high;
-            add_others(&plain, low < allowed[k].low ? allowed[k].low : low, high > allowed[k].high ? allowed[k].high : high);
+            add_others(&plain, low < allowed[k].low ? allowed[k].low : low,
+                       high > allowed[k].high ? allowed[k].high : high);
         }
     }
     expression e = expression_characters(b, &plain);
@@ -87,9 +92,10 @@ expression texts_of_characters(struct builder *b, struct code_points *set)
 static expression unicode_escape(struct builder *b)
 {
     expression hex = bytes_of(b, "0123456789abcdefABCDEF"), hex2 = expression_repeat(b, hex, 2, 2);
-    expression plain = CHOICE(b, SEQUENCE(b, bytes_of(b, "0123456789abcefABCEF"), hex, hex2), SEQUENCE(b, bytes_of(b, "dD"), bytes_of(b, "01234567"), hex2));
-    expression pair = SEQUENCE(b, bytes_of(b, "dD"), bytes_of(b, "89abAB"), hex2, text(b, "\\u"), bytes_of(b, "dD"),
-                               bytes_of(b, "cdefCDEF"), hex2);
+    expression plain = CHOICE(b, SEQUENCE(b, bytes_of(b, "0123456789abcefABCEF"), hex, hex2),
+                              SEQUENCE(b, bytes_of(b, "dD"), bytes_of(b, "01234567"), hex2));
+    expression pair = SEQUENCE(b, bytes_of(b, "dD"), bytes_of(b, "89abAB"), hex2, text(b, "\\u"),
+                               bytes_of(b, "dD"), bytes_of(b, "cdefCDEF"), hex2);
     return SEQUENCE(b, text(b, "u"), CHOICE(b, plain, pair));
 }
 
@@ -98,9 +104,11 @@ expression texts_of_string(struct builder *b, uint32_t low, uint32_t high)
     struct code_points all = {0};
     code_points_negate(&all);
     expression plain = plain_characters(b, &all);
-    expression escaped = SEQUENCE(b, text(b, "\\"), CHOICE(b, bytes_of(b, "\"\\/bfnrt"), unicode_escape(b)));
+    expression escaped =
+        SEQUENCE(b, text(b, "\\"), CHOICE(b, bytes_of(b, "\"\\/bfnrt"), unicode_escape(b)));
     free(all.range);
-    return SEQUENCE(b, text(b, "\""), expression_repeat(b, CHOICE(b, plain, escaped), low, high), text(b, "\""));
+    return SEQUENCE(b, text(b, "\""), expression_repeat(b, CHOICE(b, plain, escaped), low, high),
+                    text(b, "\""));
 }
 
 expression texts_of_literal(struct builder *b, const char *bytes, size_t length)
@@ -128,8 +136,8 @@ struct forbidden {
     size_t length;
 };
 
-/* What may follow when n texts are left, of which all before this have been followed.  So deep at most:
- * then what begins like them is left out altogether. */
+/* What may follow when n texts are left, of which all before this have been followed.  So deep at
+ * most: then what begins like them is left out altogether. */
 static expression other_than(struct builder *b, struct forbidden *texts, size_t n, int depth)
 {
     struct code_points others = {0};
@@ -150,12 +158,14 @@ static expression other_than(struct builder *b, struct forbidden *texts, size_t 
                 beneath[m++] = (struct forbidden){texts[k].at + length, texts[k].length - length};
         }
         if (depth > 0)
-            parts[n_parts++] = SEQUENCE(b, texts_of_character(b, code), other_than(b, beneath, m, depth - 1));
+            parts[n_parts++] =
+                SEQUENCE(b, texts_of_character(b, code), other_than(b, beneath, m, depth - 1));
     }
     struct code_points all = {0};
     code_points_negate(&all);
     code_points_negate(&others);
-    parts[n_parts++] = SEQUENCE(b, texts_of_characters(b, &others), expression_repeat(b, texts_of_characters(b, &all), 0, FOREVER));
+    parts[n_parts++] = SEQUENCE(b, texts_of_characters(b, &others),
+                                expression_repeat(b, texts_of_characters(b, &all), 0, FOREVER));
     if (ends)
         parts[n_parts++] = EMPTY;
     expression e = expression_choice(b, parts, n_parts);
@@ -166,7 +176,8 @@ static expression other_than(struct builder *b, struct forbidden *texts, size_t 
     return e;
 }
 
-expression texts_of_other_string(struct builder *b, const char *const *texts, const size_t *lengths, size_t n)
+expression texts_of_other_string(struct builder *b, const char *const *texts, const size_t *lengths,
+                                 size_t n)
 {
     struct forbidden *forbidden = allocate(n + 1, sizeof *forbidden);
     for (size_t i = 0; i < n; i++)
@@ -186,10 +197,13 @@ expression texts_of_integer(struct builder *b)
 
 expression texts_of_number(struct builder *b)
 {
-    expression whole = CHOICE(b, text(b, "0"), SEQUENCE(b, expression_byte_range(b, '1', '9'), digits(b, 0, DIGITS - 1)));
+    expression whole = CHOICE(
+        b, text(b, "0"), SEQUENCE(b, expression_byte_range(b, '1', '9'), digits(b, 0, DIGITS - 1)));
     expression fraction = SEQUENCE(b, text(b, "."), digits(b, 1, DIGITS));
-    expression exponent = SEQUENCE(b, bytes_of(b, "eE"), expression_optional(b, bytes_of(b, "+-")), digits(b, 1, 2));
-    return SEQUENCE(b, expression_optional(b, text(b, "-")), whole, expression_optional(b, fraction), expression_optional(b, exponent));
+    expression exponent =
+        SEQUENCE(b, bytes_of(b, "eE"), expression_optional(b, bytes_of(b, "+-")), digits(b, 1, 2));
+    return SEQUENCE(b, expression_optional(b, text(b, "-")), whole,
+                    expression_optional(b, fraction), expression_optional(b, exponent));
 }
 
 expression texts_of_value(struct builder *b)
@@ -199,14 +213,18 @@ expression texts_of_value(struct builder *b)
     expression value = expression_rule(b, rule);
     if (b->rule[rule].defined)
         return value;
-    expression space = texts_of_space(b), string = texts_of_string(b, 0, FOREVER), comma = SEQUENCE(b, text(b, ","), space);
+    expression space = texts_of_space(b), string = texts_of_string(b, 0, FOREVER),
+               comma = SEQUENCE(b, text(b, ","), space);
     expression member = SEQUENCE(b, string, text(b, ":"), space, value);
-    expression members = SEQUENCE(b, member, expression_repeat(b, SEQUENCE(b, comma, member), 0, FOREVER), space);
-    expression items = SEQUENCE(b, value, expression_repeat(b, SEQUENCE(b, comma, value), 0, FOREVER), space);
-    builder_define(b, rule,
-                   CHOICE(b, SEQUENCE(b, text(b, "{"), space, expression_optional(b, members), text(b, "}")),
-                          SEQUENCE(b, text(b, "["), space, expression_optional(b, items), text(b, "]")), string, texts_of_number(b),
-                          text(b, "true"), text(b, "false"), text(b, "null")));
+    expression members =
+        SEQUENCE(b, member, expression_repeat(b, SEQUENCE(b, comma, member), 0, FOREVER), space);
+    expression items =
+        SEQUENCE(b, value, expression_repeat(b, SEQUENCE(b, comma, value), 0, FOREVER), space);
+    builder_define(
+        b, rule,
+        CHOICE(b, SEQUENCE(b, text(b, "{"), space, expression_optional(b, members), text(b, "}")),
+               SEQUENCE(b, text(b, "["), space, expression_optional(b, items), text(b, "]")),
+               string, texts_of_number(b), text(b, "true"), text(b, "false"), text(b, "null")));
     return value;
 }
 
@@ -237,15 +255,20 @@ static expression leap_digits(struct builder *b)
     return expression_choice(b, parts, 24);
 }
 
-/* RFC 3339, full-date, with the days that each month has.  The year 0000 is left out: many libraries have none. */
+/* RFC 3339, full-date, with the days that each month has.  The year 0000 is left out: many
+ * libraries have none. */
 static expression date(struct builder *b)
 {
     expression two = digits(b, 2, 2), zeros = text(b, "00"), dash = text(b, "-");
-    expression year = CHOICE(b, SEQUENCE(b, two_digits(b, 1, 99), two), SEQUENCE(b, zeros, two_digits(b, 1, 99)));
-    expression leap = CHOICE(b, SEQUENCE(b, two, leap_digits(b)), SEQUENCE(b, leap_digits(b), zeros));
-    expression long_month = CHOICE(b, text(b, "01"), text(b, "03"), text(b, "05"), text(b, "07"), text(b, "08"), text(b, "10"), text(b, "12"));
+    expression year =
+        CHOICE(b, SEQUENCE(b, two_digits(b, 1, 99), two), SEQUENCE(b, zeros, two_digits(b, 1, 99)));
+    expression leap =
+        CHOICE(b, SEQUENCE(b, two, leap_digits(b)), SEQUENCE(b, leap_digits(b), zeros));
+    expression long_month = CHOICE(b, text(b, "01"), text(b, "03"), text(b, "05"), text(b, "07"),
+                                   text(b, "08"), text(b, "10"), text(b, "12"));
     expression short_month = CHOICE(b, text(b, "04"), text(b, "06"), text(b, "09"), text(b, "11"));
-    expression day = CHOICE(b, SEQUENCE(b, long_month, dash, two_digits(b, 1, 31)), SEQUENCE(b, short_month, dash, two_digits(b, 1, 30)),
+    expression day = CHOICE(b, SEQUENCE(b, long_month, dash, two_digits(b, 1, 31)),
+                            SEQUENCE(b, short_month, dash, two_digits(b, 1, 30)),
                             SEQUENCE(b, text(b, "02-"), two_digits(b, 1, 28)));
     return CHOICE(b, SEQUENCE(b, year, dash, day), SEQUENCE(b, leap, text(b, "-02-29")));
 }
@@ -266,8 +289,10 @@ static expression date_time(struct builder *b)
 
 static expression uuid(struct builder *b)
 {
-    expression hex = bytes_of(b, "0123456789abcdefABCDEF"), four = SEQUENCE(b, text(b, "-"), expression_repeat(b, hex, 4, 4));
-    return SEQUENCE(b, expression_repeat(b, hex, 8, 8), four, four, four, text(b, "-"), expression_repeat(b, hex, 12, 12));
+    expression hex = bytes_of(b, "0123456789abcdefABCDEF"),
+               four = SEQUENCE(b, text(b, "-"), expression_repeat(b, hex, 4, 4));
+    return SEQUENCE(b, expression_repeat(b, hex, 8, 8), four, four, four, text(b, "-"),
+                    expression_repeat(b, hex, 12, 12));
 }
 
 expression texts_of_format(struct builder *b, const char *format, uint64_t *low, uint64_t *high)
@@ -276,7 +301,10 @@ expression texts_of_format(struct builder *b, const char *format, uint64_t *low,
         const char *name;
         expression (*make)(struct builder *b);
         uint64_t low, high;
-    } formats[] = {{"date", date, 10, 10}, {"time", time_of_day, 9, 24}, {"date-time", date_time, 20, 35}, {"uuid", uuid, 36, 36}};
+    } formats[] = {{"date", date, 10, 10},
+                   {"time", time_of_day, 9, 24},
+                   {"date-time", date_time, 20, 35},
+                   {"uuid", uuid, 36, 36}};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (strcmp(formats[i].name, format) == 0) {
             *low = formats[i].low;

@@ -1,6 +1,7 @@
-/* The automaton at work.  A configuration is a set of stacks with states that wait for a byte on top: all
- * ways in which the text so far can be understood.  Configurations, their transitions and their masks are made
- * when they are first needed, so a text that goes where another went costs a look-up a byte. */
+/* The automaton at work.  A configuration is a set of stacks with states that wait for a byte on
+ * top: all ways in which the text so far can be understood.  Configurations, their transitions and
+ * their masks are made when they are first needed, so a text that goes where another went costs a
+ * look-up a byte. */
 #include "grammar/stacks.h"
 #include "grammar/trie.h"
 
@@ -9,8 +10,8 @@
 #include <string.h>
 
 #define DEFAULT_LIMIT ((size_t)64 << 20)
-#define NOT_KNOWN UINT32_MAX
-#define NO_MASK UINT32_MAX
+#define NOT_KNOWN     UINT32_MAX
+#define NO_MASK       UINT32_MAX
 
 enum { DEAD = 0 }; /* configuration of no stacks */
 
@@ -46,7 +47,7 @@ struct grammar_matcher {
 
     struct mask *mask;
     size_t n_masks, masks_capacity, masks_limit, hand;
-    size_t limit; /* bytes of stacks and configurations */
+    size_t limit;   /* bytes of stacks and configurations */
     uint32_t *path; /* (max_depth + 1) configurations on the way through the trie */
 
     /* what a transition has reached */
@@ -102,9 +103,9 @@ static uint32_t todo_take(struct grammar_matcher *m)
     return first;
 }
 
-/* Reaches a state with these stacks beneath; what was there already is not followed again.  States are
- * followed in the order of their ranks, so that a state has all its stacks before it is: else an ambiguous grammar would
- * have it followed for each way that leads to it. */
+/* Reaches a state with these stacks beneath; what was there already is not followed again.  States
+ * are followed in the order of their ranks, so that a state has all its stacks before it is: else
+ * an ambiguous grammar would have it followed for each way that leads to it. */
 static void reach(struct grammar_matcher *m, uint32_t state, uint32_t rest)
 {
     m->work.steps++;
@@ -135,15 +136,15 @@ static uint32_t push(struct grammar_matcher *m, uint32_t state, uint32_t count, 
     return stacks_push(&m->stacks, state, count, rest);
 }
 
-/* Whoever ends a rule or a last round by its last step leaves nothing on the stack: recursion at the end of
- * a rule is a loop. */
+/* Whoever ends a rule or a last round by its last step leaves nothing on the stack: recursion at
+ * the end of a rule is a loop. */
 static uint32_t push_return(struct grammar_matcher *m, uint32_t state, uint32_t rest)
 {
     return state == THE_END ? rest : push(m, state, 0, rest);
 }
 
-/* Repetitions of one state after 0 rounds (n = 1, count 0), or after those of n pairs: all go into the body at once,
- * since an ambiguous body has many counts. */
+/* Repetitions of one state after 0 rounds (n = 1, count 0), or after those of n pairs: all go into
+ * the body at once, since an ambiguous body has many counts. */
 static void repeat(struct grammar_matcher *m, uint32_t state, const struct pair *pairs, uint32_t n)
 {
     const struct state *s = &m->grammar->state[state];
@@ -228,7 +229,8 @@ static uint32_t configuration_of(struct grammar_matcher *m, uint32_t set, bool m
     if (m->of_set[set] != NOT_KNOWN)
         return m->of_set[set];
     uint32_t c = (uint32_t)m->n_configurations++;
-    m->configuration = grow(m->configuration, &m->configurations_capacity, m->n_configurations, sizeof *m->configuration);
+    m->configuration = grow(m->configuration, &m->configurations_capacity, m->n_configurations,
+                            sizeof *m->configuration);
     m->configuration[c] = (struct configuration){set, NO_MASK, may_end};
     m->next = grow(m->next, &m->next_capacity, m->n_configurations * n_classes, sizeof *m->next);
     memset(m->next + c * n_classes, 0xff, n_classes * sizeof *m->next);
@@ -292,11 +294,13 @@ static void make_first(struct grammar_matcher *m)
 static size_t bytes_held(const struct grammar_matcher *m)
 {
     return stacks_bytes(&m->stacks) + m->n_of_set * sizeof *m->of_set +
-           m->n_configurations * (sizeof *m->configuration + m->grammar->n_classes * sizeof *m->next);
+           m->n_configurations *
+               (sizeof *m->configuration + m->grammar->n_classes * sizeof *m->next);
 }
 
 /* The same set among the stacks of m, from those of `old`; `moved` has what was taken over, + 1. */
-static uint32_t take_over(struct grammar_matcher *m, const struct stacks *old, uint32_t set, uint32_t *moved)
+static uint32_t take_over(struct grammar_matcher *m, const struct stacks *old, uint32_t set,
+                          uint32_t *moved)
 {
     if (set <= ONE_EMPTY_STACK)
         return set;
@@ -306,7 +310,8 @@ static uint32_t take_over(struct grammar_matcher *m, const struct stacks *old, u
     struct pair *pairs = allocate(from->n + 1, sizeof *pairs);
     for (uint32_t i = 0; i < from->n; i++) {
         pairs[i] = old->pair[from->first + i];
-        pairs[i].rest = pairs[i].state == BOTTOM ? NO_STACKS : take_over(m, old, pairs[i].rest, moved);
+        pairs[i].rest =
+            pairs[i].state == BOTTOM ? NO_STACKS : take_over(m, old, pairs[i].rest, moved);
     }
     uint32_t made = stacks_set(&m->stacks, pairs, from->n);
     free(pairs);
@@ -341,8 +346,8 @@ static void collect(struct grammar_matcher *m)
     m->work.collections++;
 }
 
-/* Between two questions, never within one.  What the current states need may be more than the limit: then
- * that is collected again only when it has doubled. */
+/* Between two questions, never within one.  What the current states need may be more than the
+ * limit: then that is collected again only when it has doubled. */
 static void keep_limit(struct grammar_matcher *m)
 {
     if (bytes_held(m) <= m->limit)
@@ -354,7 +359,8 @@ static void keep_limit(struct grammar_matcher *m)
 
 /* ---- matchers and states ------------------------------------------------------------------- */
 
-struct grammar_matcher *grammar_matcher_new(const struct grammar *grammar, const struct grammar_vocabulary *v)
+struct grammar_matcher *grammar_matcher_new(const struct grammar *grammar,
+                                            const struct grammar_vocabulary *v)
 {
     struct grammar_matcher *m = allocate(1, sizeof *m);
     m->grammar = grammar;
@@ -464,14 +470,16 @@ struct grammar_work grammar_work_of(const struct grammar_matcher *m)
 
 /* ---- masks --------------------------------------------------------------------------------- */
 
-/* A mask for a configuration: a new one, or one that was not asked for since the hand last passed. */
+/* A mask for a configuration: a new one, or one that was not asked for since the hand last passed.
+ */
 static struct mask *mask_for(struct grammar_matcher *m, uint32_t c)
 {
     uint32_t slot;
     if (m->n_masks < m->masks_limit) {
         slot = (uint32_t)m->n_masks;
         m->mask = grow(m->mask, &m->masks_capacity, m->n_masks + 1, sizeof *m->mask);
-        m->mask[m->n_masks++] = (struct mask){.bits = allocate(m->n_words + 1, sizeof(uint64_t)), .owner = NOT_KNOWN};
+        m->mask[m->n_masks++] =
+            (struct mask){.bits = allocate(m->n_words + 1, sizeof(uint64_t)), .owner = NOT_KNOWN};
     } else {
         while (m->mask[m->hand].used && m->mask[m->hand].owner != NOT_KNOWN) {
             m->mask[m->hand].used = false;
@@ -538,7 +546,8 @@ const uint64_t *grammar_mask(struct grammar_state *state, uint32_t *n_allowed)
 
 static size_t put_byte(char *text, size_t size, unsigned byte)
 {
-    int n = byte >= 0x20 && byte < 0x7f ? snprintf(text, size, "'%c'", (int)byte) : snprintf(text, size, "\\x%02x", byte);
+    int n = byte >= 0x20 && byte < 0x7f ? snprintf(text, size, "'%c'", (int)byte)
+                                        : snprintf(text, size, "\\x%02x", byte);
     return (size_t)n;
 }
 
@@ -562,7 +571,8 @@ void grammar_expected(struct grammar_state *state, char *text, size_t size)
         length += (size_t)snprintf(text + length, size - length, "%s", length ? ", " : "");
         length += put_byte(text + length, size - length, i);
         if (end > i + 1) {
-            length += (size_t)snprintf(text + length, size - length, "%s", end > i + 2 ? "-" : ", ");
+            length +=
+                (size_t)snprintf(text + length, size - length, "%s", end > i + 2 ? "-" : ", ");
             length += put_byte(text + length, size - length, end - 1);
         }
     }

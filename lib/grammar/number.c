@@ -9,7 +9,8 @@
 
 /* ---- decimals ------------------------------------------------------------------------------ */
 
-static void decimal_from_digits(struct decimal *d, bool negative, const char *digits, int n, int exponent)
+static void decimal_from_digits(struct decimal *d, bool negative, const char *digits, int n,
+                                int exponent)
 {
     *d = (struct decimal){.negative = negative};
     while (n > 0 && digits[n - 1] == '0')
@@ -49,7 +50,8 @@ void decimal_from_real(struct decimal *decimal, double value)
 void decimal_from_integer(struct decimal *decimal, long long value)
 {
     char text[24];
-    int n = snprintf(text, sizeof text, "%llu", value < 0 ? 0 - (unsigned long long)value : (unsigned long long)value);
+    int n = snprintf(text, sizeof text, "%llu",
+                     value < 0 ? 0 - (unsigned long long)value : (unsigned long long)value);
     decimal_from_digits(decimal, value < 0, text, value ? n : 0, n - 1);
 }
 
@@ -58,7 +60,8 @@ static int compare_magnitudes(const struct decimal *a, const struct decimal *b)
     if (a->n_integer != b->n_integer)
         return a->n_integer < b->n_integer ? -1 : 1;
     int order = memcmp(a->integer, b->integer, a->n_integer);
-    return order ? order : memcmp(a->fraction, b->fraction, DECIMAL_DIGITS); /* zeros after the last */
+    return order ? order
+                 : memcmp(a->fraction, b->fraction, DECIMAL_DIGITS); /* zeros after the last */
 }
 
 int decimal_compare(const struct decimal *a, const struct decimal *b)
@@ -79,7 +82,8 @@ struct range {
 
 static expression digit_range(struct builder *b, int low, int high)
 {
-    return low > high ? NOTHING : expression_byte_range(b, (uint8_t)('0' + low), (uint8_t)('0' + high));
+    return low > high ? NOTHING
+                      : expression_byte_range(b, (uint8_t)('0' + low), (uint8_t)('0' + high));
 }
 
 static expression free_digits(struct builder *b, uint32_t low, uint32_t high)
@@ -87,8 +91,8 @@ static expression free_digits(struct builder *b, uint32_t low, uint32_t high)
     return expression_repeat(b, digit_range(b, 0, 9), low, high);
 }
 
-/* Digits of which those at the ends of a range are followed by what is bound further, and those between by
- * what is free. */
+/* Digits of which those at the ends of a range are followed by what is bound further, and those
+ * between by what is free. */
 struct fork {
     int low, high;
     bool low_bound, high_bound; /* whether a bound lies at the end of the range */
@@ -102,20 +106,27 @@ static expression fork_digits(struct builder *b, const struct fork *f)
         return NOTHING;
     if (f->low == f->high && f->low_bound && f->high_bound)
         return SEQUENCE(b, digit_range(b, f->low, f->low), f->at_both);
-    return CHOICE(b, f->low_bound ? SEQUENCE(b, digit_range(b, f->low, f->low), f->at_low) : NOTHING,
-                  SEQUENCE(b, digit_range(b, low, high), f->between),
-                  f->high_bound ? SEQUENCE(b, digit_range(b, f->high, f->high), f->at_high) : NOTHING);
+    return CHOICE(
+        b, f->low_bound ? SEQUENCE(b, digit_range(b, f->low, f->low), f->at_low) : NOTHING,
+        SEQUENCE(b, digit_range(b, low, high), f->between),
+        f->high_bound ? SEQUENCE(b, digit_range(b, f->high, f->high), f->at_high) : NOTHING);
 }
 
-/* Integers of exactly n digits, from the i-th on; a bound that has been equal so far binds further. */
-static expression integer_digits(struct range *r, uint32_t n, uint32_t i, bool low_bound, bool high_bound)
+/* Integers of exactly n digits, from the i-th on; a bound that has been equal so far binds further.
+ */
+static expression integer_digits(struct range *r, uint32_t n, uint32_t i, bool low_bound,
+                                 bool high_bound)
 {
     if (i == n)
-        return (low_bound && r->low_exclusive) || (high_bound && r->high_exclusive) ? NOTHING : EMPTY;
+        return (low_bound && r->low_exclusive) || (high_bound && r->high_exclusive) ? NOTHING
+                                                                                    : EMPTY;
     if (!low_bound && !high_bound && i > 0)
         return free_digits(r->b, n - i, n - i);
-    struct fork f = {.low = low_bound ? r->low.integer[i] : i == 0 && n > 1, .high = high_bound ? r->high.integer[i] : 9,
-                     .low_bound = low_bound, .high_bound = high_bound, .between = free_digits(r->b, n - i - 1, n - i - 1)};
+    struct fork f = {.low = low_bound ? r->low.integer[i] : i == 0 && n > 1,
+                     .high = high_bound ? r->high.integer[i] : 9,
+                     .low_bound = low_bound,
+                     .high_bound = high_bound,
+                     .between = free_digits(r->b, n - i - 1, n - i - 1)};
     bool both = low_bound && high_bound && f.low == f.high;
     if (both)
         f.at_both = integer_digits(r, n, i + 1, true, true);
@@ -138,7 +149,8 @@ static expression integers(struct range *r)
     expression between = NOTHING;
     if (high > low + 1)
         between = SEQUENCE(r->b, digit_range(r->b, 1, 9), free_digits(r->b, low, high - 2));
-    return CHOICE(r->b, integer_digits(r, low, 0, true, false), between, integer_digits(r, high, 0, false, true));
+    return CHOICE(r->b, integer_digits(r, low, 0, true, false), between,
+                  integer_digits(r, high, 0, false, true));
 }
 
 /* Whether a fraction may end after i digits that were equal to the bounds that still bind. */
@@ -155,8 +167,11 @@ static expression fraction_digits(struct range *r, uint32_t i, bool low_bound, b
 {
     if (i >= r->n_fraction)
         return NOTHING;
-    struct fork f = {.low = low_bound ? r->low.fraction[i] : 0, .high = high_bound ? r->high.fraction[i] : 9, .low_bound = low_bound,
-                     .high_bound = high_bound, .between = free_digits(r->b, 0, r->n_fraction - i - 1)};
+    struct fork f = {.low = low_bound ? r->low.fraction[i] : 0,
+                     .high = high_bound ? r->high.fraction[i] : 9,
+                     .low_bound = low_bound,
+                     .high_bound = high_bound,
+                     .between = free_digits(r->b, 0, r->n_fraction - i - 1)};
     bool both = low_bound && high_bound && f.low == f.high;
     if (both)
         f.at_both = fraction_rest(r, i + 1, true, true);
@@ -198,7 +213,8 @@ static expression decimals(struct range *r)
     struct builder *b = r->b;
     if (compare_magnitudes(&r->low, &r->high) > 0)
         return NOTHING;
-    if (r->low.n_integer == r->high.n_integer && memcmp(r->low.integer, r->high.integer, r->low.n_integer) == 0)
+    if (r->low.n_integer == r->high.n_integer &&
+        memcmp(r->low.integer, r->high.integer, r->low.n_integer) == 0)
         return SEQUENCE(b, exact_integer(b, &r->low), fraction(r, true, true));
     struct range inner = *r;
     inner.low_exclusive = inner.high_exclusive = true;
@@ -207,8 +223,8 @@ static expression decimals(struct range *r)
                   SEQUENCE(b, exact_integer(b, &r->high), fraction(r, false, true)));
 }
 
-/* An integer beyond a bound with a fraction is beyond its integer part: at the lower end not it, at the upper one
- * it too. */
+/* An integer beyond a bound with a fraction is beyond its integer part: at the lower end not it, at
+ * the upper one it too. */
 static expression whole_numbers(struct range *r)
 {
     r->low_exclusive |= r->low.n_fraction > 0;
@@ -218,10 +234,12 @@ static expression whole_numbers(struct range *r)
 
 /* ---- bounds -------------------------------------------------------------------------------- */
 
-/* The greatest magnitude where there is no bound: 15 digits, or one more than the other bound has. */
+/* The greatest magnitude where there is no bound: 15 digits, or one more than the other bound has.
+ */
 static void set_greatest(struct decimal *d, const struct decimal *least)
 {
-    *d = (struct decimal){.n_integer = (uint16_t)(least->n_integer >= DIGITS ? least->n_integer + 1 : DIGITS)};
+    *d = (struct decimal){
+        .n_integer = (uint16_t)(least->n_integer >= DIGITS ? least->n_integer + 1 : DIGITS)};
     memset(d->integer, 9, d->n_integer);
 }
 
@@ -239,9 +257,11 @@ static uint32_t fraction_length(const struct bound *low, const struct bound *hig
     return n > enough ? n : enough;
 }
 
-expression texts_of_bounded(struct builder *b, const struct bound *low, const struct bound *high, bool integer)
+expression texts_of_bounded(struct builder *b, const struct bound *low, const struct bound *high,
+                            bool integer)
 {
-    expression (*between)(struct range *) = integer ? whole_numbers : decimals, positive = NOTHING, negative = NOTHING;
+    expression (*between)(struct range *) = integer ? whole_numbers : decimals, positive = NOTHING,
+                                       negative = NOTHING;
     struct range r = {.b = b, .n_fraction = fraction_length(low, high)};
     if (!high->given || !high->value.negative) {
         if (low->given && !low->value.negative)

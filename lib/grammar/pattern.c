@@ -1,4 +1,5 @@
-/* Regular expressions of ECMA-262, as far as they are regular, over the characters of a JSON string. */
+/* Regular expressions of ECMA-262, as far as they are regular, over the characters of a JSON
+ * string. */
 #include "grammar/internal.h"
 
 #include <stdarg.h>
@@ -30,7 +31,8 @@ static bool fail(struct regex *r, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return error_set(r->error, STATUS_INPUT, "%s, at character %zu of the pattern", text, (size_t)(r->at - r->begin) + 1);
+    return error_set(r->error, STATUS_INPUT, "%s, at character %zu of the pattern", text,
+                     (size_t)(r->at - r->begin) + 1);
 }
 
 static uint64_t plus(uint64_t a, uint64_t b)
@@ -71,11 +73,17 @@ static struct piece any_text(struct regex *r)
 /* \d, \w, \s and their opposites. */
 static bool add_named(struct code_points *set, uint8_t name)
 {
-    static const struct code_range digits[] = {{'0', '9'}}, words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
-                                   spaces[] = {{9, 13}, {' ', ' '}, {0xa0, 0xa0}, {0x1680, 0x1680}, {0x2000, 0x200a},
-                                               {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff}};
+    static const struct code_range digits[] = {{'0', '9'}},
+                                   words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
+                                   spaces[] = {{9, 13},          {' ', ' '},       {0xa0, 0xa0},
+                                               {0x1680, 0x1680}, {0x2000, 0x200a}, {0x2028, 0x2029},
+                                               {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000},
+                                               {0xfeff, 0xfeff}};
     uint8_t lower = name | 0x20;
-    const struct code_range *range = lower == 'd' ? digits : lower == 'w' ? words : lower == 's' ? spaces : NULL;
+    const struct code_range *range = lower == 'd'   ? digits
+                                     : lower == 'w' ? words
+                                     : lower == 's' ? spaces
+                                                    : NULL;
     size_t n = lower == 'd' ? 1 : lower == 'w' ? 4 : sizeof spaces / sizeof *spaces;
     struct code_points own = {0};
     if (!range)
@@ -95,7 +103,10 @@ static bool parse_hex(struct regex *r, size_t low, size_t high, uint32_t *code)
     size_t n = 0;
     *code = 0;
     for (; n < high && r->at < r->end; n++, r->at++) {
-        int c = *r->at, value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int c = *r->at, value = c >= '0' && c <= '9'   ? c - '0'
+                                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                       : -1;
         if (value < 0)
             break;
         *code = *code << 4 | (uint32_t)value;
@@ -116,7 +127,9 @@ static bool parse_unicode(struct regex *r, uint32_t *code)
     } else if (*code >= 0xd800 && *code <= 0xdbff && accept(r, "\\u")) {
         if (!parse_hex(r, 4, 4, &second))
             return false;
-        *code = second >= 0xdc00 && second <= 0xdfff ? 0x10000 + ((*code & 0x3ff) << 10) + (second & 0x3ff) : MAX_CODE_POINT + 1;
+        *code = second >= 0xdc00 && second <= 0xdfff
+                    ? 0x10000 + ((*code & 0x3ff) << 10) + (second & 0x3ff)
+                    : MAX_CODE_POINT + 1;
     }
     if (*code > MAX_CODE_POINT || (*code >= 0xd800 && *code <= 0xdfff))
         return fail(r, "an escape stands for no character");
@@ -145,7 +158,8 @@ static bool parse_code(struct regex *r, uint32_t *code)
         return parse_unicode(r, code);
     else if (c == 'c' && r->at < r->end && ((*r->at | 0x20) >= 'a' && (*r->at | 0x20) <= 'z'))
         *code = *r->at++ & 0x1f;
-    else if ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c >= 0x80)
+    else if ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+             c >= 0x80)
         return r->at--, fail(r, "\\%c is not supported", c < 0x80 ? c : '?');
     else
         *code = c;
@@ -225,7 +239,8 @@ static bool parse_atom(struct regex *r, struct piece *one)
         return fail(r, "'%c' is supported at the ends of the pattern only", *r->at);
     } else if (looking_at(r, ")")) {
         return fail(r, "there is no '(' for this ')'");
-    } else if (looking_at(r, "*") || looking_at(r, "+") || looking_at(r, "?") || looking_at(r, "{")) {
+    } else if (looking_at(r, "*") || looking_at(r, "+") || looking_at(r, "?") ||
+               looking_at(r, "{")) {
         return fail(r, "there is nothing before '%c' that it could repeat", *r->at);
     } else if (looking_at(r, "\\") && r->at + 1 < r->end && add_named(&set, r->at[1])) {
         r->at += 2;
@@ -335,9 +350,13 @@ static bool parse_alternatives(struct regex *r, struct piece *all, bool top)
     return ok;
 }
 
-bool texts_of_pattern(struct builder *b, const char *pattern, size_t length, expression *e, uint64_t *low, uint64_t *high, struct error *error)
+bool texts_of_pattern(struct builder *b, const char *pattern, size_t length, expression *e,
+                      uint64_t *low, uint64_t *high, struct error *error)
 {
-    struct regex r = {.b = b, .at = (const uint8_t *)pattern, .begin = (const uint8_t *)pattern, .end = (const uint8_t *)pattern + length,
+    struct regex r = {.b = b,
+                      .at = (const uint8_t *)pattern,
+                      .begin = (const uint8_t *)pattern,
+                      .end = (const uint8_t *)pattern + length,
                       .error = error};
     struct piece all;
     if (!parse_alternatives(&r, &all, true))

@@ -1,4 +1,5 @@
-/* JSON Schema, draft 2020-12, to expressions.  Keywords as in its Core and Validation documents (June 2022). */
+/* JSON Schema, draft 2020-12, to expressions.  Keywords as in its Core and Validation documents
+ * (June 2022). */
 #include "grammar/schema.h"
 
 #include <stdarg.h>
@@ -16,42 +17,84 @@ enum keyword_use {
     OWN,
     REFUSED,
 };
-enum keyword_value { ANY_VALUE, A_SCHEMA, SCHEMAS, NAMED_SCHEMAS, A_TYPE, NAMES, A_SIZE, A_NUMBER, A_STRING, AN_ARRAY, IS_FALSE };
+enum keyword_value {
+    ANY_VALUE,
+    A_SCHEMA,
+    SCHEMAS,
+    NAMED_SCHEMAS,
+    A_TYPE,
+    NAMES,
+    A_SIZE,
+    A_NUMBER,
+    A_STRING,
+    AN_ARRAY,
+    IS_FALSE
+};
 static const struct keyword {
     const char *name;
     enum keyword_use use;
     enum keyword_value value;
 } keywords[] = {
-    {"$schema", IGNORED, ANY_VALUE},          {"$id", IGNORED, ANY_VALUE},
-    {"$anchor", IGNORED, ANY_VALUE},          {"$comment", IGNORED, ANY_VALUE},
-    {"$vocabulary", IGNORED, ANY_VALUE},      {"$defs", IGNORED, ANY_VALUE},
-    {"definitions", IGNORED, ANY_VALUE},      {"title", IGNORED, ANY_VALUE},
-    {"description", IGNORED, ANY_VALUE},      {"default", IGNORED, ANY_VALUE},
-    {"examples", IGNORED, ANY_VALUE},         {"deprecated", IGNORED, ANY_VALUE},
-    {"readOnly", IGNORED, ANY_VALUE},         {"writeOnly", IGNORED, ANY_VALUE},
-    {"contentEncoding", IGNORED, ANY_VALUE},  {"contentMediaType", IGNORED, ANY_VALUE},
-    {"contentSchema", IGNORED, ANY_VALUE},    {"$ref", COMBINES, A_STRING},
-    {"anyOf", COMBINES, SCHEMAS},             {"oneOf", COMBINES, SCHEMAS},
-    {"allOf", COMBINES, SCHEMAS},             {"type", OWN, A_TYPE},
-    {"enum", OWN, AN_ARRAY},                  {"const", OWN, ANY_VALUE},
-    {"properties", OWN, NAMED_SCHEMAS},       {"required", OWN, NAMES},
-    {"additionalProperties", OWN, A_SCHEMA},  {"items", OWN, A_SCHEMA},
-    {"prefixItems", OWN, SCHEMAS},            {"minItems", OWN, A_SIZE},
-    {"maxItems", OWN, A_SIZE},                {"uniqueItems", IGNORED, IS_FALSE},
-    {"minLength", OWN, A_SIZE},               {"maxLength", OWN, A_SIZE},
-    {"pattern", OWN, A_STRING},               {"format", OWN, A_STRING},
-    {"minimum", OWN, A_NUMBER},               {"maximum", OWN, A_NUMBER},
-    {"exclusiveMinimum", OWN, A_NUMBER},      {"exclusiveMaximum", OWN, A_NUMBER},
-    {"multipleOf", REFUSED, ANY_VALUE},       {"not", REFUSED, ANY_VALUE},
-    {"if", REFUSED, ANY_VALUE},               {"then", REFUSED, ANY_VALUE},
-    {"else", REFUSED, ANY_VALUE},             {"dependentSchemas", REFUSED, ANY_VALUE},
-    {"dependentRequired", REFUSED, ANY_VALUE}, {"dependencies", REFUSED, ANY_VALUE},
-    {"patternProperties", REFUSED, ANY_VALUE}, {"propertyNames", REFUSED, ANY_VALUE},
-    {"minProperties", REFUSED, ANY_VALUE},    {"maxProperties", REFUSED, ANY_VALUE},
-    {"contains", REFUSED, ANY_VALUE},         {"minContains", REFUSED, ANY_VALUE},
-    {"maxContains", REFUSED, ANY_VALUE},      {"additionalItems", REFUSED, ANY_VALUE},
-    {"unevaluatedItems", REFUSED, ANY_VALUE}, {"unevaluatedProperties", REFUSED, ANY_VALUE},
-    {"$dynamicRef", REFUSED, ANY_VALUE},      {"$recursiveRef", REFUSED, ANY_VALUE},
+    {"$schema", IGNORED, ANY_VALUE},
+    {"$id", IGNORED, ANY_VALUE},
+    {"$anchor", IGNORED, ANY_VALUE},
+    {"$comment", IGNORED, ANY_VALUE},
+    {"$vocabulary", IGNORED, ANY_VALUE},
+    {"$defs", IGNORED, ANY_VALUE},
+    {"definitions", IGNORED, ANY_VALUE},
+    {"title", IGNORED, ANY_VALUE},
+    {"description", IGNORED, ANY_VALUE},
+    {"default", IGNORED, ANY_VALUE},
+    {"examples", IGNORED, ANY_VALUE},
+    {"deprecated", IGNORED, ANY_VALUE},
+    {"readOnly", IGNORED, ANY_VALUE},
+    {"writeOnly", IGNORED, ANY_VALUE},
+    {"contentEncoding", IGNORED, ANY_VALUE},
+    {"contentMediaType", IGNORED, ANY_VALUE},
+    {"contentSchema", IGNORED, ANY_VALUE},
+    {"$ref", COMBINES, A_STRING},
+    {"anyOf", COMBINES, SCHEMAS},
+    {"oneOf", COMBINES, SCHEMAS},
+    {"allOf", COMBINES, SCHEMAS},
+    {"type", OWN, A_TYPE},
+    {"enum", OWN, AN_ARRAY},
+    {"const", OWN, ANY_VALUE},
+    {"properties", OWN, NAMED_SCHEMAS},
+    {"required", OWN, NAMES},
+    {"additionalProperties", OWN, A_SCHEMA},
+    {"items", OWN, A_SCHEMA},
+    {"prefixItems", OWN, SCHEMAS},
+    {"minItems", OWN, A_SIZE},
+    {"maxItems", OWN, A_SIZE},
+    {"uniqueItems", IGNORED, IS_FALSE},
+    {"minLength", OWN, A_SIZE},
+    {"maxLength", OWN, A_SIZE},
+    {"pattern", OWN, A_STRING},
+    {"format", OWN, A_STRING},
+    {"minimum", OWN, A_NUMBER},
+    {"maximum", OWN, A_NUMBER},
+    {"exclusiveMinimum", OWN, A_NUMBER},
+    {"exclusiveMaximum", OWN, A_NUMBER},
+    {"multipleOf", REFUSED, ANY_VALUE},
+    {"not", REFUSED, ANY_VALUE},
+    {"if", REFUSED, ANY_VALUE},
+    {"then", REFUSED, ANY_VALUE},
+    {"else", REFUSED, ANY_VALUE},
+    {"dependentSchemas", REFUSED, ANY_VALUE},
+    {"dependentRequired", REFUSED, ANY_VALUE},
+    {"dependencies", REFUSED, ANY_VALUE},
+    {"patternProperties", REFUSED, ANY_VALUE},
+    {"propertyNames", REFUSED, ANY_VALUE},
+    {"minProperties", REFUSED, ANY_VALUE},
+    {"maxProperties", REFUSED, ANY_VALUE},
+    {"contains", REFUSED, ANY_VALUE},
+    {"minContains", REFUSED, ANY_VALUE},
+    {"maxContains", REFUSED, ANY_VALUE},
+    {"additionalItems", REFUSED, ANY_VALUE},
+    {"unevaluatedItems", REFUSED, ANY_VALUE},
+    {"unevaluatedProperties", REFUSED, ANY_VALUE},
+    {"$dynamicRef", REFUSED, ANY_VALUE},
+    {"$recursiveRef", REFUSED, ANY_VALUE},
 };
 
 static const struct keyword *keyword_named(const char *name)
@@ -70,7 +113,8 @@ bool schema_is_own(const char *name)
 
 static bool is_type(const json_t *value)
 {
-    static const char *const names[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
+    static const char *const names[] = {"null",   "boolean", "integer", "number",
+                                        "string", "array",   "object"};
     for (size_t i = 0; json_is_string(value) && i < sizeof names / sizeof *names; i++)
         if (strcmp(json_string_value(value), names[i]) == 0)
             return true;
@@ -106,8 +150,7 @@ static bool is_named_schemas(const json_t *value)
     bool all = json_is_object(value);
     const char *name;
     json_t *part;
-    json_object_foreach((json_t *)(uintptr_t)value, name, part)
-        all &= is_schema(part);
+    json_object_foreach((json_t *)(uintptr_t)value, name, part) all &= is_schema(part);
     return all;
 }
 
@@ -122,7 +165,9 @@ static const char *fault_of(enum keyword_value kind, const json_t *value)
     case NAMED_SCHEMAS:
         return is_named_schemas(value) ? NULL : "an object of schemas";
     case A_TYPE:
-        return is_type(value) || (all_are(value, is_type) && json_array_size(value)) ? NULL : "the name of a type or an array of them";
+        return is_type(value) || (all_are(value, is_type) && json_array_size(value))
+                   ? NULL
+                   : "the name of a type or an array of them";
     case NAMES:
         return all_are(value, is_string) ? NULL : "an array of names";
     case A_SIZE:
@@ -167,14 +212,16 @@ bool schema_fail(struct schemas *s, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return error_set(s->error, STATUS_INPUT, "%.100s: schema '%.150s': %s", s->name, s->path_length ? s->path : "#", text);
+    return error_set(s->error, STATUS_INPUT, "%.100s: schema '%.150s': %s", s->name,
+                     s->path_length ? s->path : "#", text);
 }
 
 size_t schema_enter(struct schemas *s, const char *part, const char *name)
 {
     size_t before = s->path_length, length = strlen(part) + (name ? strlen(name) + 1 : 0) + 1;
     s->path = grow(s->path, &s->path_capacity, before + length + 2, 1);
-    int n = snprintf(s->path + before, length + 2, "%s/%s%s%s", before ? "" : "#", part, name ? "/" : "", name ? name : "");
+    int n = snprintf(s->path + before, length + 2, "%s/%s%s%s", before ? "" : "#", part,
+                     name ? "/" : "", name ? name : "");
     s->path_length += (size_t)n;
     return before;
 }
@@ -190,7 +237,10 @@ void schema_leave(struct schemas *s, size_t length)
 
 static int hex_value(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* One part of a JSON pointer in a URI fragment: %xx, then ~1 and ~0. */
@@ -220,15 +270,19 @@ bool schema_resolve(struct schemas *s, const char *reference, const json_t **tar
 {
     const json_t *at = s->root;
     if (reference[0] != '#')
-        return schema_fail(s, "'$ref' to '%.100s': only references into the same schema (#...) are supported", reference);
+        return schema_fail(
+            s, "'$ref' to '%.100s': only references into the same schema (#...) are supported",
+            reference);
     if (reference[1] && reference[1] != '/')
-        return schema_fail(s, "'$ref' to '%.100s': only '#' and JSON pointers (#/...) are supported", reference);
+        return schema_fail(
+            s, "'$ref' to '%.100s': only '#' and JSON pointers (#/...) are supported", reference);
     char *part = allocate(strlen(reference) + 1, 1);
     for (const char *rest = reference + 1; at && *rest == '/';) {
         rest += 1 + pointer_part(rest + 1, part);
         int64_t index;
         if (json_is_array(at))
-            at = parse_integer(part, 0, INT32_MAX, &index) ? json_array_get(at, (size_t)index) : NULL;
+            at = parse_integer(part, 0, INT32_MAX, &index) ? json_array_get(at, (size_t)index)
+                                                           : NULL;
         else
             at = json_object_get(at, part);
     }
@@ -281,9 +335,11 @@ static expression number_literal(struct schemas *s, const json_t *value)
 }
 
 /* Members or items, separated; with space where it may stand. */
-static expression enclosed(struct schemas *s, const char *open, expression *parts, size_t n, const char *close)
+static expression enclosed(struct schemas *s, const char *open, expression *parts, size_t n,
+                           const char *close)
 {
-    expression space = texts_of_space(&s->b), comma = SEQUENCE(&s->b, text(s, ","), space), all = n ? space : EMPTY;
+    expression space = texts_of_space(&s->b), comma = SEQUENCE(&s->b, text(s, ","), space),
+               all = n ? space : EMPTY;
     while (n > 0) {
         all = SEQUENCE(&s->b, parts[n - 1], all);
         if (--n > 0)
@@ -294,19 +350,21 @@ static expression enclosed(struct schemas *s, const char *open, expression *part
 
 static expression member(struct schemas *s, const char *name, expression value)
 {
-    return SEQUENCE(&s->b, texts_of_literal(&s->b, name, strlen(name)), text(s, ":"), texts_of_space(&s->b), value);
+    return SEQUENCE(&s->b, texts_of_literal(&s->b, name, strlen(name)), text(s, ":"),
+                    texts_of_space(&s->b), value);
 }
 
 static expression composite_literal(struct schemas *s, const json_t *value)
 {
     bool object = json_is_object(value);
     size_t n = 0;
-    expression *parts = allocate((object ? json_object_size(value) : json_array_size(value)) + 1, sizeof *parts);
+    expression *parts =
+        allocate((object ? json_object_size(value) : json_array_size(value)) + 1, sizeof *parts);
     const char *name;
     json_t *part;
     if (object)
-        json_object_foreach((json_t *)(uintptr_t)value, name, part)
-            parts[n++] = member(s, name, literal(s, part));
+        json_object_foreach((json_t *)(uintptr_t)value, name, part) parts[n++] =
+            member(s, name, literal(s, part));
     else
         for (; n < json_array_size(value); n++)
             parts[n] = literal(s, json_array_get(value, n));
@@ -347,7 +405,9 @@ static bool compile_values(struct schemas *s, const json_t *flat, expression *e)
         const json_t *value = json_array_get(list, i);
         enum verdict verdict = schema_allows(s, flat, value);
         if (verdict == UNSURE)
-            ok = schema_fail(s, "'%s' beside other keywords: whether they allow value %zu cannot be told", constant ? "const" : "enum", i);
+            ok = schema_fail(
+                s, "'%s' beside other keywords: whether they allow value %zu cannot be told",
+                constant ? "const" : "enum", i);
         if (verdict == YES)
             parts[n++] = literal(s, value);
     }
@@ -361,7 +421,8 @@ static bool compile_values(struct schemas *s, const json_t *flat, expression *e)
 
 static bool compile(struct schemas *s, const json_t *schema, expression *e);
 
-static bool compile_part(struct schemas *s, const json_t *schema, const char *part, const char *name, expression *e)
+static bool compile_part(struct schemas *s, const json_t *schema, const char *part,
+                         const char *name, expression *e)
 {
     size_t before = schema_enter(s, part, name);
     bool ok = compile(s, schema, e);
@@ -369,11 +430,13 @@ static bool compile_part(struct schemas *s, const json_t *schema, const char *pa
     return ok;
 }
 
-/* Texts of a pattern or a format are bound by their own lengths: those that are asked for must allow them all,
- * or the pattern must be characters of one kind. */
-static bool check_length(struct schemas *s, const json_t *flat, const char *keyword, expression *e, uint64_t low, uint64_t high)
+/* Texts of a pattern or a format are bound by their own lengths: those that are asked for must
+ * allow them all, or the pattern must be characters of one kind. */
+static bool check_length(struct schemas *s, const json_t *flat, const char *keyword, expression *e,
+                         uint64_t low, uint64_t high)
 {
-    uint64_t least = schema_size(flat, "minLength", 0), most = schema_size(flat, "maxLength", UINT64_MAX);
+    uint64_t least = schema_size(flat, "minLength", 0),
+             most = schema_size(flat, "maxLength", UINT64_MAX);
     const struct expression_node *node = &s->b.node[*e];
     if (low >= least && high <= most)
         return true;
@@ -381,17 +444,22 @@ static bool check_length(struct schemas *s, const json_t *flat, const char *keyw
         *e = NOTHING;
         return true;
     }
-    if (node->kind == KIND_REPEAT && node->low == low && (node->high == high || (node->high == FOREVER && high == UINT64_MAX))) {
-        *e = expression_repeat(&s->b, node->a, (uint32_t)(low > least ? low : least), most < high ? (uint32_t)most : node->high);
+    if (node->kind == KIND_REPEAT && node->low == low &&
+        (node->high == high || (node->high == FOREVER && high == UINT64_MAX))) {
+        *e = expression_repeat(&s->b, node->a, (uint32_t)(low > least ? low : least),
+                               most < high ? (uint32_t)most : node->high);
         return true;
     }
-    return schema_fail(s, "'%s' beside '%s' is supported only where that allows no other length", high > most ? "maxLength" : "minLength", keyword);
+    return schema_fail(s, "'%s' beside '%s' is supported only where that allows no other length",
+                       high > most ? "maxLength" : "minLength", keyword);
 }
 
 static bool compile_string(struct schemas *s, const json_t *flat, expression *e)
 {
-    const json_t *pattern = json_object_get(flat, "pattern"), *format = json_object_get(flat, "format");
-    uint64_t low = schema_size(flat, "minLength", 0), high = schema_size(flat, "maxLength", FOREVER);
+    const json_t *pattern = json_object_get(flat, "pattern"),
+                 *format = json_object_get(flat, "format");
+    uint64_t low = schema_size(flat, "minLength", 0),
+             high = schema_size(flat, "maxLength", FOREVER);
     struct error error;
     if (pattern && format)
         return schema_fail(s, "'pattern' beside 'format' is not supported");
@@ -399,7 +467,8 @@ static bool compile_string(struct schemas *s, const json_t *flat, expression *e)
         *e = low <= high ? texts_of_string(&s->b, (uint32_t)low, (uint32_t)high) : NOTHING;
         return true;
     }
-    if (pattern && !texts_of_pattern(&s->b, json_string_value(pattern), json_string_length(pattern), e, &low, &high, &error))
+    if (pattern && !texts_of_pattern(&s->b, json_string_value(pattern), json_string_length(pattern),
+                                     e, &low, &high, &error))
         return schema_fail(s, "'pattern': %s", error.text);
     if (format && (*e = texts_of_format(&s->b, json_string_value(format), &low, &high)) == NOTHING)
         return schema_fail(s, "format '%.60s' is not supported", json_string_value(format));
@@ -418,15 +487,19 @@ static expression compile_number(struct schemas *s, const json_t *flat, bool int
     return integer ? texts_of_integer(&s->b) : texts_of_number(&s->b);
 }
 
-/* Items after the first ones, from the last to the first: those that may be left out are within what may be left
- * out before them. */
+/* Items after the first ones, from the last to the first: those that may be left out are within
+ * what may be left out before them. */
 static bool compile_array(struct schemas *s, const json_t *flat, expression *e)
 {
-    const json_t *prefix = json_object_get(flat, "prefixItems"), *items = json_object_get(flat, "items");
+    const json_t *prefix = json_object_get(flat, "prefixItems"),
+                 *items = json_object_get(flat, "items");
     size_t n = json_array_size(prefix);
-    uint64_t least = schema_size(flat, "minItems", 0), most = schema_size(flat, "maxItems", FOREVER);
-    expression space = texts_of_space(&s->b), comma = SEQUENCE(&s->b, text(s, ","), space), rest = NOTHING, all = EMPTY;
-    if (items ? !compile_part(s, items, "items", NULL, &rest) : (!prefix || least > n) && !compile(s, json_true(), &rest))
+    uint64_t least = schema_size(flat, "minItems", 0),
+             most = schema_size(flat, "maxItems", FOREVER);
+    expression space = texts_of_space(&s->b), comma = SEQUENCE(&s->b, text(s, ","), space),
+               rest = NOTHING, all = EMPTY;
+    if (items ? !compile_part(s, items, "items", NULL, &rest)
+              : (!prefix || least > n) && !compile(s, json_true(), &rest))
         return false;
     expression *parts = allocate(n + 1, sizeof *parts);
     bool ok = true;
@@ -440,7 +513,9 @@ static bool compile_array(struct schemas *s, const json_t *flat, expression *e)
         n = 1;
     }
     /* all: what follows the first i items */
-    uint64_t low = least > n ? least - n : 0, high = most == FOREVER ? FOREVER : most > n ? most - n : 0;
+    uint64_t low = least > n ? least - n : 0, high = most == FOREVER ? FOREVER
+                                                     : most > n      ? most - n
+                                                                     : 0;
     if (ok && most >= n)
         all = expression_repeat(&s->b, SEQUENCE(&s->b, comma, rest), (uint32_t)low, (uint32_t)high);
     for (size_t i = n; ok && i > 0; i--) {
@@ -476,9 +551,11 @@ static void add_member(struct members *m, const char *name, expression e, bool r
 }
 
 /* Those that are named, in the order of the schema; then those that are only required. */
-static bool collect_members(struct schemas *s, const json_t *flat, const json_t *others, struct members *m)
+static bool collect_members(struct schemas *s, const json_t *flat, const json_t *others,
+                            struct members *m)
 {
-    const json_t *properties = json_object_get(flat, "properties"), *required = json_object_get(flat, "required");
+    const json_t *properties = json_object_get(flat, "properties"),
+                 *required = json_object_get(flat, "required");
     const char *name;
     json_t *part;
     expression value;
@@ -502,12 +579,14 @@ static bool collect_members(struct schemas *s, const json_t *flat, const json_t 
     return true;
 }
 
-/* Two ways through the members, one before the first and one after it, since a comma stands between. */
+/* Two ways through the members, one before the first and one after it, since a comma stands
+ * between. */
 static expression join_members(struct schemas *s, const struct members *m, expression other)
 {
     struct builder *b = &s->b;
     expression comma = SEQUENCE(b, text(s, ","), texts_of_space(b));
-    expression after = other == NOTHING ? EMPTY : expression_repeat(b, SEQUENCE(b, comma, other), 0, FOREVER);
+    expression after =
+        other == NOTHING ? EMPTY : expression_repeat(b, SEQUENCE(b, comma, other), 0, FOREVER);
     expression first = SEQUENCE(b, other, after);
     bool may_be_empty = true;
     for (size_t i = m->n; i > 0; i--) {
@@ -530,13 +609,16 @@ static bool compile_object(struct schemas *s, const json_t *flat, expression *e)
     expression value, other = NOTHING;
     bool ok = collect_members(s, flat, others, &m);
     if (ok && open) {
-        ok = others ? compile_part(s, others, "additionalProperties", NULL, &value) : compile(s, json_true(), &value);
-        expression name = m.n ? texts_of_other_string(&s->b, m.name, m.length, m.n) : texts_of_string(&s->b, 0, FOREVER);
+        ok = others ? compile_part(s, others, "additionalProperties", NULL, &value)
+                    : compile(s, json_true(), &value);
+        expression name = m.n ? texts_of_other_string(&s->b, m.name, m.length, m.n)
+                              : texts_of_string(&s->b, 0, FOREVER);
         if (ok)
             other = SEQUENCE(&s->b, name, text(s, ":"), texts_of_space(&s->b), value);
     }
     if (ok)
-        *e = SEQUENCE(&s->b, text(s, "{"), texts_of_space(&s->b), join_members(s, &m, other), text(s, "}"));
+        *e = SEQUENCE(&s->b, text(s, "{"), texts_of_space(&s->b), join_members(s, &m, other),
+                      text(s, "}"));
     free(m.name);
     free(m.length);
     free(m.e);
@@ -585,7 +667,8 @@ static bool compile_expanded(struct schemas *s, const json_t *schema, expression
 }
 
 /* One combination and nothing beside it, as it is written: so recursion in it stays recursion. */
-static bool compile_combination(struct schemas *s, const json_t *schema, const char *keyword, const json_t *value, expression *e)
+static bool compile_combination(struct schemas *s, const json_t *schema, const char *keyword,
+                                const json_t *value, expression *e)
 {
     if (json_is_string(value))
         return compile_reference(s, json_string_value(value), e);
@@ -662,20 +745,25 @@ static bool compile_references(struct schemas *s)
     return true;
 }
 
-/* A space may stand before the value, since tokens that begin a word often hold one; nothing stands after it. */
-static struct grammar *finish(struct builder *b, expression value, const char *name, struct error *error)
+/* A space may stand before the value, since tokens that begin a word often hold one; nothing stands
+ * after it. */
+static struct grammar *finish(struct builder *b, expression value, const char *name,
+                              struct error *error)
 {
     uint32_t root = builder_rule(b, " root", 5, 0);
     builder_define(b, root, SEQUENCE(b, expression_optional(b, expression_text(b, " ", 1)), value));
     return grammar_build(b, root, name, error);
 }
 
-struct grammar *grammar_from_schema(const char *bytes, size_t length, const char *name, struct error *error)
+struct grammar *grammar_from_schema(const char *bytes, size_t length, const char *name,
+                                    struct error *error)
 {
     json_error_t fault;
-    json_t *root = json_loadb(bytes, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &fault);
+    json_t *root = json_loadb(bytes, length,
+                              JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &fault);
     if (!root) {
-        error_set(error, STATUS_INPUT, "%s:%d: not JSON: %s", name, fault.line > 0 ? fault.line : 1, fault.text);
+        error_set(error, STATUS_INPUT, "%s:%d: not JSON: %s", name, fault.line > 0 ? fault.line : 1,
+                  fault.text);
         return NULL;
     }
     struct schemas s = {.name = name, .root = root, .made = json_array(), .error = error};

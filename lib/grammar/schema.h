@@ -30,7 +30,8 @@ void schema_leave(struct schemas *s, size_t length);
 
 /* The schema that a reference names. */
 bool schema_resolve(struct schemas *s, const char *reference, const json_t **target);
-/* Whether the keywords of a schema are known and may stand in it, and their values are what they must be. */
+/* Whether the keywords of a schema are known and may stand in it, and their values are what they
+ * must be. */
 bool schema_check(struct schemas *s, const json_t *schema);
 /* Whether a keyword constrains the value itself and is no combination of schemas. */
 bool schema_is_own(const char *keyword);
@@ -47,8 +48,8 @@ enum value_type {
     TYPE_OBJECT = 64,
     TYPE_ANY = 127,
 };
-/* Types that a flat schema allows, or those of the values that are generated for it: without `type`,
- * those that its keywords are about. */
+/* Types that a flat schema allows, or those of the values that are generated for it: without
+ * `type`, those that its keywords are about. */
 unsigned schema_types(const json_t *flat);
 unsigned schema_generated_types(const json_t *flat);
 unsigned schema_type_of(const json_t *value);
@@ -59,9 +60,10 @@ bool schema_requires(const json_t *flat, const char *name);
 
 /* ---- schemas that are several (schema_facts.c) --------------------------------------------- */
 
-/* A flat schema has no references and alternatives of its own (those of its parts stay): an array of flat
- * schemas, one of which a value must satisfy, that are together what the schema says.  Those of oneOf are only taken
- * where a value that is generated for one never satisfies another.  NULL on error. */
+/* A flat schema has no references and alternatives of its own (those of its parts stay): an array
+ * of flat schemas, one of which a value must satisfy, that are together what the schema says. Those
+ * of oneOf are only taken where a value that is generated for one never satisfies another.  NULL on
+ * error. */
 json_t *schema_expand(struct schemas *s, const json_t *schema);
 
 enum verdict { NO, YES, UNSURE };

@@ -1,5 +1,5 @@
-/* What can be said about schemas without compiling them: what several are together, and whether two exclude each
- * other. */
+/* What can be said about schemas without compiling them: what several are together, and whether two
+ * exclude each other. */
 #include "grammar/schema.h"
 
 #include <stdlib.h>
@@ -11,12 +11,9 @@ static const struct type_name {
     const char *name;
     unsigned types;
 } type_names[] = {
-    {"null", TYPE_NULL},
-    {"boolean", TYPE_BOOLEAN},
-    {"integer", TYPE_INTEGER},
-    {"number", TYPE_INTEGER | TYPE_FRACTION},
-    {"string", TYPE_STRING},
-    {"array", TYPE_ARRAY},
+    {"null", TYPE_NULL},       {"boolean", TYPE_BOOLEAN},
+    {"integer", TYPE_INTEGER}, {"number", TYPE_INTEGER | TYPE_FRACTION},
+    {"string", TYPE_STRING},   {"array", TYPE_ARRAY},
     {"object", TYPE_OBJECT},
 };
 
@@ -47,14 +44,25 @@ unsigned schema_generated_types(const json_t *flat)
         const char *keyword;
         unsigned types;
     } about[] = {
-        {"properties", TYPE_OBJECT}, {"required", TYPE_OBJECT}, {"additionalProperties", TYPE_OBJECT},
-        {"items", TYPE_ARRAY}, {"prefixItems", TYPE_ARRAY}, {"minItems", TYPE_ARRAY}, {"maxItems", TYPE_ARRAY},
-        {"minLength", TYPE_STRING}, {"maxLength", TYPE_STRING}, {"pattern", TYPE_STRING}, {"format", TYPE_STRING},
-        {"minimum", TYPE_INTEGER | TYPE_FRACTION}, {"maximum", TYPE_INTEGER | TYPE_FRACTION},
-        {"exclusiveMinimum", TYPE_INTEGER | TYPE_FRACTION}, {"exclusiveMaximum", TYPE_INTEGER | TYPE_FRACTION},
+        {"properties", TYPE_OBJECT},
+        {"required", TYPE_OBJECT},
+        {"additionalProperties", TYPE_OBJECT},
+        {"items", TYPE_ARRAY},
+        {"prefixItems", TYPE_ARRAY},
+        {"minItems", TYPE_ARRAY},
+        {"maxItems", TYPE_ARRAY},
+        {"minLength", TYPE_STRING},
+        {"maxLength", TYPE_STRING},
+        {"pattern", TYPE_STRING},
+        {"format", TYPE_STRING},
+        {"minimum", TYPE_INTEGER | TYPE_FRACTION},
+        {"maximum", TYPE_INTEGER | TYPE_FRACTION},
+        {"exclusiveMinimum", TYPE_INTEGER | TYPE_FRACTION},
+        {"exclusiveMaximum", TYPE_INTEGER | TYPE_FRACTION},
     };
     unsigned types = 0;
-    if (json_object_get(flat, "type") || json_object_get(flat, "enum") || json_object_get(flat, "const"))
+    if (json_object_get(flat, "type") || json_object_get(flat, "enum") ||
+        json_object_get(flat, "const"))
         return schema_types(flat);
     for (size_t i = 0; i < sizeof about / sizeof *about; i++)
         if (json_object_get(flat, about[i].keyword))
@@ -125,7 +133,8 @@ uint64_t schema_size(const json_t *flat, const char *keyword, uint64_t otherwise
     const json_t *value = json_object_get(flat, keyword);
     if (!value)
         return otherwise;
-    return json_is_integer(value) ? (uint64_t)json_integer_value(value) : (uint64_t)json_real_value(value);
+    return json_is_integer(value) ? (uint64_t)json_integer_value(value)
+                                  : (uint64_t)json_real_value(value);
 }
 
 bool schema_requires(const json_t *flat, const char *name)
@@ -178,14 +187,17 @@ static bool number_allowed(const json_t *flat, const json_t *value)
     struct bound low, high;
     struct decimal d = decimal_of(value);
     schema_bounds(flat, &low, &high);
-    int above = low.given ? decimal_compare(&d, &low.value) : 1, below = high.given ? decimal_compare(&high.value, &d) : 1;
-    return (above > 0 || (above == 0 && !low.exclusive)) && (below > 0 || (below == 0 && !high.exclusive));
+    int above = low.given ? decimal_compare(&d, &low.value) : 1,
+        below = high.given ? decimal_compare(&high.value, &d) : 1;
+    return (above > 0 || (above == 0 && !low.exclusive)) &&
+           (below > 0 || (below == 0 && !high.exclusive));
 }
 
 static enum verdict string_allowed(const json_t *flat, const json_t *value)
 {
     uint64_t length = 0;
-    for (const char *at = json_string_value(value), *end = at + json_string_length(value); at < end; at++)
+    for (const char *at = json_string_value(value), *end = at + json_string_length(value); at < end;
+         at++)
         length += ((uint8_t)*at & 0xc0) != 0x80;
     if (!within(flat, "minLength", "maxLength", length))
         return NO;
@@ -208,7 +220,8 @@ static enum verdict part_allows(struct schemas *s, const json_t *part, const jso
 
 static enum verdict array_allowed(struct schemas *s, const json_t *flat, const json_t *value)
 {
-    const json_t *prefix = json_object_get(flat, "prefixItems"), *items = json_object_get(flat, "items");
+    const json_t *prefix = json_object_get(flat, "prefixItems"),
+                 *items = json_object_get(flat, "items");
     enum verdict all = within(flat, "minItems", "maxItems", json_array_size(value)) ? YES : NO;
     for (size_t i = 0; i < json_array_size(value); i++) {
         const json_t *part = i < json_array_size(prefix) ? json_array_get(prefix, i) : items;
@@ -219,7 +232,8 @@ static enum verdict array_allowed(struct schemas *s, const json_t *flat, const j
 
 static enum verdict object_allowed(struct schemas *s, const json_t *flat, const json_t *value)
 {
-    const json_t *properties = json_object_get(flat, "properties"), *others = json_object_get(flat, "additionalProperties");
+    const json_t *properties = json_object_get(flat, "properties"),
+                 *others = json_object_get(flat, "additionalProperties");
     const json_t *required = json_object_get(flat, "required");
     enum verdict all = YES;
     const char *name;
@@ -237,9 +251,11 @@ static enum verdict object_allowed(struct schemas *s, const json_t *flat, const 
 
 enum verdict schema_allows(struct schemas *s, const json_t *flat, const json_t *value)
 {
-    const json_t *values = json_object_get(flat, "enum"), *constant = json_object_get(flat, "const");
+    const json_t *values = json_object_get(flat, "enum"),
+                 *constant = json_object_get(flat, "const");
     unsigned type = schema_type_of(value);
-    if (!(schema_types(flat) & type) || (values && !is_among(values, value)) || (constant && !is_const(constant, value)))
+    if (!(schema_types(flat) & type) || (values && !is_among(values, value)) ||
+        (constant && !is_const(constant, value)))
         return NO;
     if (type & (TYPE_INTEGER | TYPE_FRACTION))
         return number_allowed(flat, value) ? YES : NO;
@@ -328,33 +344,42 @@ static json_t *merge_keyword(const char *keyword, const json_t *left, const json
     return NULL;
 }
 
-/* What a keyword is about depends on others beside it: additionalProperties and items are about what is left.  So
- * these may not come from one schema and those from another. */
-static bool check_rest(struct schemas *s, const json_t *a, const json_t *b, const char *rest, const char *named)
+/* What a keyword is about depends on others beside it: additionalProperties and items are about
+ * what is left.  So these may not come from one schema and those from another. */
+static bool check_rest(struct schemas *s, const json_t *a, const json_t *b, const char *rest,
+                       const char *named)
 {
-    const json_t *names = json_object_get(b, named), *own = json_object_get(a, named), *value = json_object_get(a, rest);
+    const json_t *names = json_object_get(b, named), *own = json_object_get(a, named),
+                 *value = json_object_get(a, rest);
     const char *name;
     json_t *part;
     if (!value || json_is_true(value) || !names)
         return true;
     bool same = json_is_array(names) ? json_array_size(names) <= json_array_size(own) : true;
     if (json_is_object(names))
-        json_object_foreach((json_t *)(uintptr_t)names, name, part)
-            same &= json_object_get(own, name) != NULL;
-    return same || schema_fail(s, "'%s' of one schema and '%s' of another that is combined with it are not supported", rest, named);
+        json_object_foreach((json_t *)(uintptr_t)names, name, part) same &=
+            json_object_get(own, name) != NULL;
+    return same ||
+           schema_fail(
+               s,
+               "'%s' of one schema and '%s' of another that is combined with it are not supported",
+               rest, named);
 }
 
 static json_t *merge(struct schemas *s, json_t *a, json_t *b)
 {
     json_t *all, *value;
     const char *keyword;
-    if (!check_rest(s, a, b, "additionalProperties", "properties") || !check_rest(s, b, a, "additionalProperties", "properties") ||
-        !check_rest(s, a, b, "items", "prefixItems") || !check_rest(s, b, a, "items", "prefixItems"))
+    if (!check_rest(s, a, b, "additionalProperties", "properties") ||
+        !check_rest(s, b, a, "additionalProperties", "properties") ||
+        !check_rest(s, a, b, "items", "prefixItems") ||
+        !check_rest(s, b, a, "items", "prefixItems"))
         return NULL;
     all = keep(s, json_copy(a));
     json_object_foreach(b, keyword, value)
     {
-        json_t *merged = json_object_get(a, keyword) ? merge_keyword(keyword, a, b) : json_incref(value);
+        json_t *merged =
+            json_object_get(a, keyword) ? merge_keyword(keyword, a, b) : json_incref(value);
         if (!merged) {
             schema_fail(s, "'%s' of two schemas that are combined is not supported", keyword);
             return NULL;
@@ -368,8 +393,8 @@ static json_t *merge(struct schemas *s, json_t *a, json_t *b)
 
 static bool excludes(struct schemas *s, const json_t *a, const json_t *b);
 
-/* Every alternative of one part excludes every one of the other; false also when that cannot be told.  It looks
- * into parts of parts only so deep: they may refer to what they are in. */
+/* Every alternative of one part excludes every one of the other; false also when that cannot be
+ * told.  It looks into parts of parts only so deep: they may refer to what they are in. */
 static bool parts_exclude(struct schemas *s, const json_t *a, const json_t *b)
 {
     struct error *outer = s->error, ignored;
@@ -388,7 +413,8 @@ static bool parts_exclude(struct schemas *s, const json_t *a, const json_t *b)
 /* The names of members that are generated for a: whether this is one. */
 static bool may_have(const json_t *a, const char *name)
 {
-    const json_t *properties = json_object_get(a, "properties"), *others = json_object_get(a, "additionalProperties");
+    const json_t *properties = json_object_get(a, "properties"),
+                 *others = json_object_get(a, "additionalProperties");
     if (json_object_get(properties, name) || schema_requires(a, name))
         return true;
     return others ? !json_is_false(others) : properties == NULL;
@@ -403,13 +429,15 @@ static bool objects_exclude(struct schemas *s, const json_t *a, const json_t *b)
     for (size_t i = 0; i < json_array_size(needed); i++)
         if (!may_have(a, json_string_value(json_array_get(needed, i))))
             return true;
-    for (size_t i = 0; json_is_false(json_object_get(b, "additionalProperties")) && i < json_array_size(own); i++)
+    for (size_t i = 0;
+         json_is_false(json_object_get(b, "additionalProperties")) && i < json_array_size(own); i++)
         if (!json_object_get(of_b, json_string_value(json_array_get(own, i))))
             return true;
     json_object_foreach((json_t *)(uintptr_t)of_a, name, part)
     {
         const json_t *other = json_object_get(of_b, name);
-        if (other && (schema_requires(a, name) || schema_requires(b, name)) && parts_exclude(s, part, other))
+        if (other && (schema_requires(a, name) || schema_requires(b, name)) &&
+            parts_exclude(s, part, other))
             return true;
     }
     return false;
@@ -417,7 +445,8 @@ static bool objects_exclude(struct schemas *s, const json_t *a, const json_t *b)
 
 static bool sizes_exclude(const json_t *a, const json_t *b, const char *low, const char *high)
 {
-    return schema_size(a, low, 0) > schema_size(b, high, UINT64_MAX) || schema_size(b, low, 0) > schema_size(a, high, UINT64_MAX);
+    return schema_size(a, low, 0) > schema_size(b, high, UINT64_MAX) ||
+           schema_size(b, low, 0) > schema_size(a, high, UINT64_MAX);
 }
 
 static bool is_below(const struct bound *high, const struct bound *low)
@@ -450,7 +479,8 @@ static bool none_allowed(struct schemas *s, json_t *values, const json_t *flat)
     return none;
 }
 
-/* Whether no value that is generated for the flat schema a satisfies the flat schema b, as far as that can be told. */
+/* Whether no value that is generated for the flat schema a satisfies the flat schema b, as far as
+ * that can be told. */
 static bool excludes(struct schemas *s, const json_t *a, const json_t *b)
 {
     unsigned common = schema_generated_types(a) & schema_types(b);
@@ -499,11 +529,15 @@ static bool check_exclusive(struct schemas *s, json_t *a, size_t i, json_t *b, s
     for (size_t x = 0; x < json_array_size(a); x++)
         for (size_t y = 0; y < json_array_size(b); y++)
             if (!excludes(s, json_array_get(a, x), json_array_get(b, y)))
-                return schema_fail(s, "'oneOf': a value may satisfy both alternatives %zu and %zu; only anyOf allows that", i, k);
+                return schema_fail(s,
+                                   "'oneOf': a value may satisfy both alternatives %zu and %zu; "
+                                   "only anyOf allows that",
+                                   i, k);
     return true;
 }
 
-static json_t *expand_alternatives(struct schemas *s, json_t *base, const json_t *parts, const char *keyword)
+static json_t *expand_alternatives(struct schemas *s, json_t *base, const json_t *parts,
+                                   const char *keyword)
 {
     bool exclusive = strcmp(keyword, "oneOf") == 0;
     size_t n = json_array_size(parts);
@@ -513,7 +547,8 @@ static json_t *expand_alternatives(struct schemas *s, json_t *base, const json_t
         branch[i] = cross(s, base, schema_expand(s, json_array_get(parts, i)));
         ok = branch[i] != NULL;
         for (size_t k = 0; ok && exclusive && k < i; k++)
-            ok = check_exclusive(s, branch[k], k, branch[i], i) && check_exclusive(s, branch[i], i, branch[k], k);
+            ok = check_exclusive(s, branch[k], k, branch[i], i) &&
+                 check_exclusive(s, branch[i], i, branch[k], k);
         if (ok)
             json_array_extend(all, branch[i]);
     }
@@ -528,21 +563,23 @@ static json_t *own_keywords(struct schemas *s, const json_t *schema)
 {
     json_t *own = keep(s, json_object()), *value;
     const char *keyword;
-    json_object_foreach((json_t *)(uintptr_t)schema, keyword, value)
-        if (schema_is_own(keyword))
-            json_object_set(own, keyword, value);
+    json_object_foreach((json_t *)(uintptr_t)schema, keyword, value) if (schema_is_own(keyword))
+        json_object_set(own, keyword, value);
     return own;
 }
 
 static json_t *expand_object(struct schemas *s, const json_t *schema)
 {
-    const json_t *reference = json_object_get(schema, "$ref"), *target, *parts = json_object_get(schema, "allOf");
+    const json_t *reference = json_object_get(schema, "$ref"), *target,
+                 *parts = json_object_get(schema, "allOf");
     json_t *all = keep(s, json_array());
     if (!schema_check(s, schema))
         return NULL;
     json_array_append(all, own_keywords(s, schema));
     if (reference)
-        all = schema_resolve(s, json_string_value(reference), &target) ? cross(s, all, schema_expand(s, target)) : NULL;
+        all = schema_resolve(s, json_string_value(reference), &target)
+                  ? cross(s, all, schema_expand(s, target))
+                  : NULL;
     for (size_t i = 0; all && i < json_array_size(parts); i++)
         all = cross(s, all, schema_expand(s, json_array_get(parts, i)));
     if (all && json_object_get(schema, "anyOf"))
@@ -560,7 +597,8 @@ json_t *schema_expand(struct schemas *s, const json_t *schema)
     if (json_is_true(schema))
         return keep(s, json_pack("[{}]"));
     if (++s->depth > MAX_SCHEMA_DEPTH)
-        schema_fail(s, "schemas are nested or refer to each other more than %d deep", MAX_SCHEMA_DEPTH);
+        schema_fail(s, "schemas are nested or refer to each other more than %d deep",
+                    MAX_SCHEMA_DEPTH);
     else if (!json_is_object(schema))
         schema_fail(s, "expected a schema: an object, true or false");
     else

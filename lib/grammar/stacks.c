@@ -22,8 +22,8 @@ void stacks_free(struct stacks *s)
 
 size_t stacks_bytes(const struct stacks *s)
 {
-    return s->n_pairs * sizeof *s->pair + s->n_sets * sizeof *s->set + s->n_slots * sizeof *s->slot +
-           s->merged_size * sizeof *s->merged;
+    return s->n_pairs * sizeof *s->pair + s->n_sets * sizeof *s->set +
+           s->n_slots * sizeof *s->slot + s->merged_size * sizeof *s->merged;
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -43,7 +43,8 @@ static uint64_t hash_pairs(const struct pair *pairs, size_t n)
 static bool same_pairs(const struct stacks *s, uint32_t set, const struct pair *pairs, size_t n)
 {
     const struct stack_set *found = &s->set[set];
-    return found->n == n && (n == 0 || memcmp(s->pair + found->first, pairs, n * sizeof *pairs) == 0);
+    return found->n == n &&
+           (n == 0 || memcmp(s->pair + found->first, pairs, n * sizeof *pairs) == 0);
 }
 
 static void place(struct stacks *s, uint64_t hash, uint32_t set)
@@ -123,7 +124,8 @@ static int compare(const struct pair *a, const struct pair *b)
     return (a->count > b->count) - (a->count < b->count);
 }
 
-/* Merges two lists; those with the same top go on together, so this is as deep as the stacks are. */
+/* Merges two lists; those with the same top go on together, so this is as deep as the stacks are.
+ */
 uint32_t stacks_union(struct stacks *s, uint32_t a, uint32_t b)
 {
     if (a == b || b == NO_STACKS)
@@ -151,7 +153,8 @@ uint32_t stacks_union(struct stacks *s, uint32_t a, uint32_t b)
             one.rest = stacks_union(s, left.rest, right.rest);
         i += order <= 0;
         j += order >= 0;
-        s->scratch = grow(s->scratch, &s->scratch_capacity, s->scratch_used + 1, sizeof *s->scratch);
+        s->scratch =
+            grow(s->scratch, &s->scratch_capacity, s->scratch_used + 1, sizeof *s->scratch);
         s->scratch[s->scratch_used++] = one;
     }
     uint32_t both = stacks_set(s, s->scratch + begin, s->scratch_used - begin);

@@ -1,10 +1,11 @@
 /* Sets of stacks, each made once.  Private to lib/grammar.
  *
- * A stack says where to go on when the rule that is being matched ends, and so on outwards.  A set of them
- * is a list of pairs: what is on top, and the set of what is beneath it, so stacks with a common top are one
- * pair.  It is a tree of stacks read from the top; since equal sets are one, it is a graph whose size
- * grows by what a byte adds, however many stacks an ambiguous grammar has.  (After the graph-structured stack of
- * Tomita, "An efficient augmented-context-free parsing algorithm", Computational Linguistics 13, 1987.) */
+ * A stack says where to go on when the rule that is being matched ends, and so on outwards.  A set
+ * of them is a list of pairs: what is on top, and the set of what is beneath it, so stacks with a
+ * common top are one pair.  It is a tree of stacks read from the top; since equal sets are one, it
+ * is a graph whose size grows by what a byte adds, however many stacks an ambiguous grammar has.
+ * (After the graph-structured stack of Tomita, "An efficient augmented-context-free parsing
+ * algorithm", Computational Linguistics 13, 1987.) */
 #ifndef UNROLL_GRAMMAR_STACKS_H
 #define UNROLL_GRAMMAR_STACKS_H
 
@@ -14,7 +15,8 @@
 
 struct pair {
     uint32_t state;
-    uint32_t count; /* 0: go on at the state.  n: the state is a repetition whose n-th round is going on */
+    uint32_t count; /* 0: go on at the state.  n: the state is a repetition whose n-th round is
+                       going on */
     uint32_t rest;  /* set of what is beneath */
 };
 struct stack_set {
@@ -33,7 +35,7 @@ struct stacks {
     size_t n_slots;
     struct merged {
         uint32_t a, b, both; /* both + 1; 0: free */
-    } *merged; /* unions that were made */
+    } * merged;              /* unions that were made */
     size_t merged_size, n_merged;
     struct pair *scratch;
     size_t scratch_used, scratch_capacity;

@@ -5,8 +5,8 @@
 
 #define MAX_PIECE 65535u /* longer pieces are never allowed */
 
-/* Tokens in the order of their pieces, by one byte after another: those of one byte stay together, so that each
- * is looked at about as often as it has bytes that others share. */
+/* Tokens in the order of their pieces, by one byte after another: those of one byte stay together,
+ * so that each is looked at about as often as it has bytes that others share. */
 struct sorting {
     const struct grammar_vocabulary *v;
     uint32_t *ids, *other;
@@ -31,8 +31,8 @@ static void sort_few(const struct grammar_vocabulary *v, uint32_t *ids, size_t n
         }
 }
 
-/* All n have the same first `depth` bytes.  Goes on with the greatest part in a loop, so that the recursion is
- * as deep as the logarithm of n. */
+/* All n have the same first `depth` bytes.  Goes on with the greatest part in a loop, so that the
+ * recursion is as deep as the logarithm of n. */
 static void sort_ids(struct sorting *s, size_t from, size_t n, size_t depth)
 {
     while (n > 12) {
@@ -68,7 +68,8 @@ static size_t common(const struct grammar_vocabulary *v, uint32_t a, uint32_t b)
     return n;
 }
 
-/* Nodes that are open are those above the current one; a node that is not beneath them closes them. */
+/* Nodes that are open are those above the current one; a node that is not beneath them closes them.
+ */
 static void find_skips(struct trie *t)
 {
     uint32_t *open = allocate(t->max_depth + 1, sizeof *open);
@@ -98,7 +99,8 @@ void trie_make(struct trie *t, const struct grammar_vocabulary *v, const uint8_t
         t->max_depth = length > t->max_depth ? length : t->max_depth;
         t->node = grow(t->node, &capacity, t->n_nodes + length + 1, sizeof *t->node);
         for (size_t d = shared; d < length; d++) /* the token ends at the last of them */
-            t->node[t->n_nodes++] = (struct trie_node){.token = i, .depth = (uint16_t)(d + 1),
+            t->node[t->n_nodes++] = (struct trie_node){.token = i,
+                                                       .depth = (uint16_t)(d + 1),
                                                        .class = class_of[(uint8_t)v->piece[id][d]]};
     }
     t->node = grow(t->node, &capacity, t->n_nodes + 1, sizeof *t->node);

@@ -5,8 +5,9 @@
 #include "grammar/grammar.h"
 
 struct trie_node {
-    uint32_t skip;  /* the next node that is not beneath this one */
-    uint32_t token; /* where the tokens that end here begin in `token`; up to those of the next node */
+    uint32_t skip; /* the next node that is not beneath this one */
+    uint32_t
+        token; /* where the tokens that end here begin in `token`; up to those of the next node */
     uint16_t depth; /* bytes up to this node; 1: the first */
     uint8_t class;  /* of its byte, under the grammar */
 };
@@ -18,7 +19,8 @@ struct trie {
     size_t max_depth;
 };
 
-void trie_make(struct trie *trie, const struct grammar_vocabulary *vocabulary, const uint8_t class_of[256]);
+void trie_make(struct trie *trie, const struct grammar_vocabulary *vocabulary,
+               const uint8_t class_of[256]);
 void trie_free(struct trie *trie);
 
 #endif

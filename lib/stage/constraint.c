@@ -32,7 +32,8 @@ static void make_matcher(struct constraint *c, struct record_reader *reader)
     const struct model_facts *model = reader_model(reader);
     const char **piece = allocate((size_t)facts->n_tokens + 1, sizeof *piece);
     uint32_t *length = allocate((size_t)facts->n_tokens + 1, sizeof *length);
-    struct grammar_vocabulary v = {(const char *const *)piece, length, facts->n_tokens, facts->eog, facts->n_eog};
+    struct grammar_vocabulary v = {(const char *const *)piece, length, facts->n_tokens, facts->eog,
+                                   facts->n_eog};
     if (model) {
         v.eog = model->eog;
         v.n_eog = model->n_eog;
@@ -62,7 +63,8 @@ static bool ends_text(const struct constraint *c, struct record_reader *reader, 
 /* ---- messages ------------------------------------------------------------------------------ */
 
 /* The end of the text of tokens begin..n, from a whole character on, as peek prints texts. */
-static void show_text(const struct constraint *c, const struct sequence *sequence, uint32_t begin, uint32_t n, char shown[4 * SHOWN + 8])
+static void show_text(const struct constraint *c, const struct sequence *sequence, uint32_t begin,
+                      uint32_t n, char shown[4 * SHOWN + 8])
 {
     char text[SHOWN] = "";
     size_t length = 0, from = begin < n ? n : begin;
@@ -109,8 +111,9 @@ static void restart(struct following *f, uint32_t n)
     f->ended = false;
 }
 
-_Noreturn static void refuse_token(struct constraint *c, struct record_reader *reader, const struct sequence *sequence,
-                                   struct following *f, size_t taken)
+_Noreturn static void refuse_token(struct constraint *c, struct record_reader *reader,
+                                   const struct sequence *sequence, struct following *f,
+                                   size_t taken)
 {
     char shown[4 * SHOWN + 8], wanted[200], *piece;
     const char *bytes;
@@ -118,16 +121,23 @@ _Noreturn static void refuse_token(struct constraint *c, struct record_reader *r
     size_t length = vocab_piece(c->naming.vocab, id, true, &bytes);
     piece = text_escape(bytes, length, 40);
     show_text(c, sequence, f->begin, f->n, shown);
-    reader_die(reader, STATUS_CONSTRAINT, "sequence %u: token %u \"%s\" at position %u cannot follow \"%s\"%s; expected %s", sequence->id, id,
-               piece, sequence->first + f->n, shown, f->ended ? ", which has ended" : taken ? ", but for its beginning" : "",
+    reader_die(reader, STATUS_CONSTRAINT,
+               "sequence %u: token %u \"%s\" at position %u cannot follow \"%s\"%s; expected %s",
+               sequence->id, id, piece, sequence->first + f->n, shown,
+               f->ended ? ", which has ended"
+               : taken  ? ", but for its beginning"
+                        : "",
                f->ended ? "nothing" : expected(c, f, wanted));
 }
 
-static void follow_token(struct constraint *c, struct record_reader *reader, const struct sequence *sequence, struct following *f)
+static void follow_token(struct constraint *c, struct record_reader *reader,
+                         const struct sequence *sequence, struct following *f)
 {
     uint32_t id = sequence->tokens[f->n];
     const char *bytes;
-    size_t length = is_text(c->naming.vocab, id) ? vocab_piece(c->naming.vocab, id, false, &bytes) : 0, taken = 0;
+    size_t length =
+               is_text(c->naming.vocab, id) ? vocab_piece(c->naming.vocab, id, false, &bytes) : 0,
+           taken = 0;
     if (ends_text(c, reader, id) && grammar_may_end(f->state)) {
         f->ended = true;
         return;
@@ -139,7 +149,8 @@ static void follow_token(struct constraint *c, struct record_reader *reader, con
 }
 
 /* After the first n tokens; a given one begins the text anew. */
-static struct following *follow(struct constraint *c, struct record_reader *reader, const struct sequence *sequence, uint32_t n)
+static struct following *follow(struct constraint *c, struct record_reader *reader,
+                                const struct sequence *sequence, uint32_t n)
 {
     if (!c->matcher)
         make_matcher(c, reader);
@@ -184,24 +195,29 @@ static void only_end(struct constraint *c, struct record_reader *reader, float *
             logits[i] = -INFINITY;
 }
 
-_Noreturn static void refuse_all(struct constraint *c, struct record_reader *reader, const struct sequence *sequence,
-                                 struct following *f, bool masked)
+_Noreturn static void refuse_all(struct constraint *c, struct record_reader *reader,
+                                 const struct sequence *sequence, struct following *f, bool masked)
 {
     char shown[4 * SHOWN + 8], wanted[200], after[4 * SHOWN + 60];
     uint32_t n = 0;
     show_text(c, sequence, f->begin, f->n, shown);
-    snprintf(after, sizeof after, "sequence %u, position %u, after \"%s\"", sequence->id, sequence->first + f->n, shown);
+    snprintf(after, sizeof after, "sequence %u, position %u, after \"%s\"", sequence->id,
+             sequence->first + f->n, shown);
     grammar_mask(f->state, &n);
     expected(c, f, wanted);
     if (!masked && n)
-        reader_die(reader, STATUS_CONSTRAINT, "%s: all tokens that the grammar allows have the logit -infinity; expected %s", after, wanted);
+        reader_die(reader, STATUS_CONSTRAINT,
+                   "%s: all tokens that the grammar allows have the logit -infinity; expected %s",
+                   after, wanted);
     if (strcmp(wanted, "the end") == 0)
-        reader_die(reader, STATUS_CONSTRAINT, "%s: the text is complete, but the model has no token that ends it", after);
+        reader_die(reader, STATUS_CONSTRAINT,
+                   "%s: the text is complete, but the model has no token that ends it", after);
     reader_die(reader, STATUS_CONSTRAINT, "%s: no token may follow; expected %s", after, wanted);
 }
 
-void constraint_change(void *constraint, struct record_reader *reader, const struct sequence *sequence,
-                       const struct record *record, float *logits, uint32_t n)
+void constraint_change(void *constraint, struct record_reader *reader,
+                       const struct sequence *sequence, const struct record *record, float *logits,
+                       uint32_t n)
 {
     struct constraint *c = constraint;
     struct following *f = follow(c, reader, sequence, filter_context(sequence, record));
@@ -217,27 +233,31 @@ void constraint_change(void *constraint, struct record_reader *reader, const str
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
-static void note_end(struct constraint *c, struct record_reader *reader, const struct sequence *sequence, const struct end *end)
+static void note_end(struct constraint *c, struct record_reader *reader,
+                     const struct sequence *sequence, const struct end *end)
 {
     struct following *f = follow(c, reader, sequence, sequence->n_tokens);
     char shown[4 * SHOWN + 8], wanted[200], text[4 * SHOWN + 400];
     if (f->ended || grammar_may_end(f->state) || c->n_incomplete++)
         return;
     show_text(c, sequence, f->begin, f->n, shown);
-    snprintf(text, sizeof text, "sequence %u ended (%s) before its text was complete: after \"%s\" expected %s", sequence->id,
-             end_reason_name(end->reason), shown, expected(c, f, wanted));
+    snprintf(text, sizeof text,
+             "sequence %u ended (%s) before its text was complete: after \"%s\" expected %s",
+             sequence->id, end_reason_name(end->reason), shown, expected(c, f, wanted));
     c->incomplete = copy_string(text);
 }
 
-void constraint_pass(void *constraint, struct record_reader *reader, const struct sequence *sequence,
-                     const struct record *record, const uint8_t *payload)
+void constraint_pass(void *constraint, struct record_reader *reader,
+                     const struct sequence *sequence, const struct record *record,
+                     const uint8_t *payload)
 {
     struct constraint *c = constraint;
     struct error error;
     struct end end;
     if (record->type == RECORD_FORK && sequence->index < c->n_following)
         restart(&c->following[sequence->index], 0);
-    if (record->type != RECORD_END || !end_decode(&end, payload, (size_t)record->raw_length, &error))
+    if (record->type != RECORD_END ||
+        !end_decode(&end, payload, (size_t)record->raw_length, &error))
         return;
     if (end.reason != END_EOS && end.reason != END_DROPPED)
         note_end(c, reader, sequence, &end);

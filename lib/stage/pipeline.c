@@ -290,6 +290,11 @@ static bool has_message(const struct child *c)
     return WIFEXITED(c->status) && WEXITSTATUS(c->status) != 0 && c->said_length > 0;
 }
 
+static bool has_graver_message(const struct child *c)
+{
+    return has_message(c) && !is_incomplete(c);
+}
+
 static bool has_status(const struct child *c)
 {
     return WIFEXITED(c->status) && WEXITSTATUS(c->status) != 0;
@@ -300,11 +305,12 @@ static bool lost_reader(const struct child *c)
     return c->status != 0;
 }
 
-/* The child whose failure is the cause: one that was killed, else the first with a message, else the
+/* The child whose failure is the cause: one that was killed, else the first with a message (of a text that
+ * was not complete only when there is no other), else the
  * first with a status; last, one that lost its reader. */
 static struct child *culprit(struct pipeline *p)
 {
-    bool (*const tests[])(const struct child *) = {was_killed, has_message, has_status, lost_reader};
+    bool (*const tests[])(const struct child *) = {was_killed, has_graver_message, has_message, has_status, lost_reader};
     for (size_t t = 0; t < sizeof tests / sizeof *tests; t++)
         for (size_t i = 0; i < p->n_children; i++)
             if (tests[t](&p->child[i]))

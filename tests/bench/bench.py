@@ -4,7 +4,7 @@
 The machine is shared: every line is the median of three rounds in which all that is compared takes turns.  PEER names a
 folder where the npm packages node-llama-cpp and tiktoken are installed (npm i node-llama-cpp tiktoken
 --ignore-scripts); without them the column stays empty.  NAMEs choose lines: decode prefill avx512 lanes attention
-start pipes restore tokenize.
+start pipes restore tokenize masks.
 """
 import glob, os, shutil, statistics, subprocess, sys, time
 
@@ -13,6 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = os.path.join(os.path.dirname(BIN), "bench")
 PEER = os.environ.get("PEER")
 MEASURE = os.path.join(os.path.dirname(BIN), "tests", "measure")
+DRAW = os.path.join(os.path.dirname(BIN), "tests", "draw-texts")
 MAKE = os.path.join(os.path.dirname(BIN), "tests", "make-model")
 THREADS = os.environ.get("THREADS", "2")
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
@@ -210,6 +211,18 @@ def bench_tokenize():
         line(f"open the vocabulary, {name}", ours[0], "ms", other[0])
         if have:
             print(f"    peer: tiktoken {theirs}, {other[2]:.0f} tokens; ours {ours[2]:.0f}; one thread; {distinct / 1e3:.0f} kB of text, repeated")
+
+
+def bench_masks():
+    data = os.environ.get("UNROLL_TEST_DATA", os.path.join(HERE, "..", "..", "..", "shared", "data"))
+    vocabulary = os.path.join(data, "vocab", "llama-bpe.gguf")
+    if not os.path.exists(vocabulary):
+        print("masks: no", vocabulary)
+        return
+    for name in ("film", "event", "person", "settings", "tree", "anything"):
+        schema = os.path.join(HERE, "..", "schemas", name + ".json")
+        (median, worst, n), = rounds(lambda: run(DRAW, "-m", vocabulary, "--json-schema-file", schema, "-n", "40", "--measure"))
+        print(f"masks of 128k tokens, {name + '.json':22} {median:9.4f} ms median {worst:9.3f} ms worst, of {n:.0f}; limits 1 and 20 ms", flush=True)
 
 
 BENCHES = {name[6:]: f for name, f in list(globals().items()) if name.startswith("bench_")}

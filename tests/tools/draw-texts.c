@@ -1,9 +1,11 @@
-/* draw-texts: texts of a grammar, drawn token by token from its masks, each followed by a zero byte.
+/* draw-texts: texts of a grammar, drawn token by token from its masks, each followed by a zero
+ * byte.
  *
- * What is drawn is not probable in any sense: a third of the tokens, and all when the text has become long, are such as close
- * strings, arrays and objects, so that the texts end. */
+ * What is drawn is not probable in any sense: a third of the tokens, and all when the text has
+ * become long, are such as close strings, arrays and objects, so that the texts end. */
 #include "grammar/grammar.h"
 #include "gguf/gguf.h"
+#include "stage/stage.h"
 #include "vocab/vocab.h"
 
 #include <fcntl.h>
@@ -13,7 +15,7 @@
 #include <unistd.h>
 
 static const char *grammar_file, *schema_file, *model;
-static bool json;
+static bool json, measure;
 static int64_t count = 200, first_seed;
 
 static const struct option_spec options[] = {
@@ -22,7 +24,10 @@ static const struct option_spec options[] = {
     {0, "json-schema-file", "FILE", OPTION_TEXT, &schema_file, 0, 0, "JSON Schema", 0},
     {0, "json", NULL, OPTION_FLAG, &json, 0, 0, "any JSON", 0},
     {'n', "count", "N", OPTION_INTEGER, &count, 1, 1 << 20, "texts (200)", 0},
-    {'s', "seed", "N", OPTION_INTEGER, &first_seed, 0, 1 << 30, "of the first text; each has the next", 0},
+    {'s', "seed", "N", OPTION_INTEGER, &first_seed, 0, 1 << 30,
+     "of the first text; each has the next", 0},
+    {0, "measure", NULL, OPTION_FLAG, &measure, 0, 0,
+     "draw as many again, and print what their masks took: median, worst (ms), how many", 0},
     {0},
 };
 static const struct program program = {"", "Draw texts of a grammar.", options};
@@ -44,7 +49,8 @@ static struct grammar *read_grammar(void)
         die(STATUS_SYSTEM, "%s: cannot open:", path);
     size_t length;
     char *text = (char *)read_all(fd, &length, path);
-    struct grammar *g = (schema_file ? grammar_from_schema : grammar_parse)(text, length, path, &error);
+    struct grammar *g =
+        (schema_file ? grammar_from_schema : grammar_parse)(text, length, path, &error);
     if (!g)
         die_error(&error);
     free(text);
@@ -64,7 +70,8 @@ static void read_vocabulary(const struct vocab *vocab)
         for (uint32_t k = 0; k < length[i]; k++)
             closes[i] &= piece[i][k] == '"' || piece[i][k] == '}' || piece[i][k] == ']';
     }
-    v = (struct grammar_vocabulary){(const char *const *)piece, length, facts->n_tokens, facts->eog, facts->n_eog};
+    v = (struct grammar_vocabulary){(const char *const *)piece, length, facts->n_tokens, facts->eog,
+                                    facts->n_eog};
 }
 
 static uint32_t below(uint32_t seed, uint32_t *at, uint32_t n)
@@ -92,12 +99,30 @@ static uint32_t pick(const uint64_t *mask, bool closing, uint32_t seed, uint32_t
     return chosen;
 }
 
+static double *seconds; /* that each mask took, while they are measured */
+static size_t n_seconds, seconds_capacity;
+
+static const uint64_t *timed_mask(struct grammar_state *state, uint32_t *n_allowed)
+{
+    double begin = seconds_now();
+    const uint64_t *mask = grammar_mask(state, n_allowed);
+    seconds = grow(seconds, &seconds_capacity, n_seconds + 1, sizeof *seconds);
+    seconds[n_seconds++] = seconds_now() - begin;
+    return mask;
+}
+
+static int by_size(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
 static void draw(struct grammar_matcher *m, uint32_t seed)
 {
     struct grammar_state *state = grammar_state_new(m);
     uint32_t at = 0, n_allowed;
     for (size_t length = 0;;) {
-        const uint64_t *mask = grammar_mask(state, &n_allowed);
+        const uint64_t *mask = timed_mask(state, &n_allowed);
         if (n_allowed == 0)
             die(STATUS_CONSTRAINT, "seed %u: a dead end", seed);
         if (grammar_may_end(state) && (length > SHORT || below(seed, &at, 3) == 0))
@@ -111,12 +136,14 @@ static void draw(struct grammar_matcher *m, uint32_t seed)
             break;
         if (grammar_advance(state, v.piece[id], v.length[id]) < v.length[id])
             die(STATUS_CONSTRAINT, "seed %u: token %u is in the mask and cannot follow", seed, id);
-        fwrite(v.piece[id], 1, v.length[id], stdout);
+        if (!measure)
+            fwrite(v.piece[id], 1, v.length[id], stdout);
         length += v.length[id];
         if (length > LONG)
             die(STATUS_CONSTRAINT, "seed %u: a text without an end", seed);
     }
-    putchar(0);
+    if (!measure)
+        putchar(0);
     grammar_state_free(state);
 }
 
@@ -134,8 +161,17 @@ int main(int argc, char **argv)
     struct grammar_matcher *m = grammar_matcher_new(g, &v);
     for (int64_t i = 0; i < count; i++)
         draw(m, (uint32_t)(first_seed + i));
+    if (measure) {
+        n_seconds = 0;
+        for (int64_t i = 0; i < count; i++)
+            draw(m, (uint32_t)(first_seed + count + i));
+        qsort(seconds, n_seconds, sizeof *seconds, by_size);
+        printf("%.4f\n%.4f\n%zu\n", 1e3 * seconds[n_seconds / 2], 1e3 * seconds[n_seconds - 1],
+               n_seconds);
+    }
     grammar_matcher_free(m);
     grammar_free(g);
+    free(seconds);
     vocab_close(vocab);
     gguf_close(gguf);
     free((void *)(uintptr_t)v.piece);

@@ -1,4 +1,5 @@
-/* lib/grammar: what grammars and schemas allow, beside languages that are counted out; the work it takes. */
+/* lib/grammar: what grammars and schemas allow, beside languages that are counted out; the work it
+ * takes. */
 #include "grammar/grammar.h"
 
 #include <check.h>
@@ -20,9 +21,40 @@ static uint32_t random_below(uint32_t n)
 
 /* Every byte is a token, 256 ends a text, and some texts are tokens too. */
 enum { EOG = 256, N_BYTES = 257 };
-static const char *const words[] = {"a", "ab", "abc", "bab", "aaaa", "\"", "\":", "\",", "{\"", "\"}", "},", "tr", "true", "12", "1", "0.",
-                                    ".5", "\xf0\x9f", "\x98\x80", "\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80\xf0", "  ", "", "\\", "\\\"", "x\"y",
-                                    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "bb", "ba", "aab", "]]", "[[", "[1,", ", "};
+static const char *const words[] = {"a",
+                                    "ab",
+                                    "abc",
+                                    "bab",
+                                    "aaaa",
+                                    "\"",
+                                    "\":",
+                                    "\",",
+                                    "{\"",
+                                    "\"}",
+                                    "},",
+                                    "tr",
+                                    "true",
+                                    "12",
+                                    "1",
+                                    "0.",
+                                    ".5",
+                                    "\xf0\x9f",
+                                    "\x98\x80",
+                                    "\xf0\x9f\x98\x80",
+                                    "\xf0\x9f\x98\x80\xf0",
+                                    "  ",
+                                    "",
+                                    "\\",
+                                    "\\\"",
+                                    "x\"y",
+                                    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+                                    "bb",
+                                    "ba",
+                                    "aab",
+                                    "]]",
+                                    "[[",
+                                    "[1,",
+                                    ", "};
 enum { N_WORDS = sizeof words / sizeof *words, N_TOKENS = N_BYTES + N_WORDS };
 
 static struct grammar_vocabulary vocabulary(void)
@@ -53,8 +85,9 @@ static bool is_schema_text(const char *text)
 static struct grammar *make(const char *text)
 {
     struct error error = {0};
-    struct grammar *g = is_schema_text(text) ? grammar_from_schema(text, strlen(text), "test", &error)
-                                             : grammar_parse(text, strlen(text), "test", &error);
+    struct grammar *g = is_schema_text(text)
+                            ? grammar_from_schema(text, strlen(text), "test", &error)
+                            : grammar_parse(text, strlen(text), "test", &error);
     ck_assert_msg(g != NULL, "%s: %s", text, error.text);
     return g;
 }
@@ -74,13 +107,19 @@ static void check_texts(const char *grammar, const char *texts, bool wanted)
     struct grammar_matcher *m = matcher_of(g);
     for (const char *at = texts, *end; texts; at = end + 1) {
         end = strchr(at, '\t') ? strchr(at, '\t') : at + strlen(at);
-        ck_assert_msg(matches(m, at, (size_t)(end - at)) == wanted, "%s: '%.*s' %s", grammar, (int)(end - at), at,
-                      wanted ? "does not match" : "matches");
+        ck_assert_msg(matches(m, at, (size_t)(end - at)) == wanted, "%s: '%.*s' %s", grammar,
+                      (int)(end - at), at, wanted ? "does not match" : "matches");
         if (!*end)
             break;
     }
     grammar_matcher_free(m);
     grammar_free(g);
+}
+
+static void check_both(const char *grammar, const char *match, const char *fail)
+{
+    check_texts(grammar, match, true);
+    check_texts(grammar, fail, false);
 }
 
 static bool is_set(const uint64_t *mask, uint32_t i)
@@ -89,7 +128,8 @@ static bool is_set(const uint64_t *mask, uint32_t i)
 }
 
 /* The mask beside what each token does by itself. */
-static void check_mask(struct grammar_matcher *m, struct grammar_state *state, const char *text, size_t length)
+static void check_mask(struct grammar_matcher *m, struct grammar_state *state, const char *text,
+                       size_t length)
 {
     struct grammar_vocabulary v = vocabulary();
     uint64_t mask[(N_TOKENS + 63) / 64];
@@ -98,7 +138,8 @@ static void check_mask(struct grammar_matcher *m, struct grammar_state *state, c
     for (uint32_t i = 0; i < N_TOKENS; i++) {
         struct grammar_state *other = grammar_state_new(m);
         ck_assert_uint_eq(grammar_advance(other, text, length), length);
-        bool allowed = v.length[i] ? grammar_advance(other, v.piece[i], v.length[i]) == v.length[i] : i == EOG && grammar_may_end(other);
+        bool allowed = v.length[i] ? grammar_advance(other, v.piece[i], v.length[i]) == v.length[i]
+                                   : i == EOG && grammar_may_end(other);
         ck_assert_msg(is_set(mask, i) == allowed, "token %u after '%.*s'", i, (int)length, text);
         n += allowed;
         grammar_state_free(other);
@@ -131,7 +172,8 @@ static void draw(const char *grammar, int n_texts, size_t most)
             }
             memcpy(text + length, v.piece[token], v.length[token]);
             length += v.length[token];
-            ck_assert_uint_eq(grammar_advance(state, v.piece[token], v.length[token]), v.length[token]);
+            ck_assert_uint_eq(grammar_advance(state, v.piece[token], v.length[token]),
+                              v.length[token]);
         }
         grammar_state_free(state);
     }
@@ -142,10 +184,12 @@ static void draw(const char *grammar, int n_texts, size_t most)
 static void check_error(const char *grammar, const char *wanted)
 {
     struct error error = {0};
-    struct grammar *g = is_schema_text(grammar) ? grammar_from_schema(grammar, strlen(grammar), "test", &error)
-                                                : grammar_parse(grammar, strlen(grammar), "test", &error);
+    struct grammar *g = is_schema_text(grammar)
+                            ? grammar_from_schema(grammar, strlen(grammar), "test", &error)
+                            : grammar_parse(grammar, strlen(grammar), "test", &error);
     ck_assert_msg(g == NULL, "%s: was accepted, expected '%s'", grammar, wanted);
-    ck_assert_msg(strstr(error.text, wanted) != NULL, "%s: found '%s', expected '%s'", grammar, error.text, wanted);
+    ck_assert_msg(strstr(error.text, wanted) != NULL, "%s: found '%s', expected '%s'", grammar,
+                  error.text, wanted);
     ck_assert_int_eq(error.status, STATUS_INPUT);
 }
 
@@ -157,20 +201,24 @@ static const struct {
     {"root ::= \"yes\" | \"no\"", "yes\tno", "y\tyesno\t\tYes"},
     {"root::=\"yes\"|\n  \"no\"\n", "yes\tno", "ye"},
     {"root ::= \"yes\"\n  | \"no\"\n  |\n", "yes\tno\t", "ye"},
-    {"# a comment\nroot ::= # another\n  greeting \", \" name # and more\ngreeting ::= \"hello\" | \"hi\"\r\nname ::= [A-Z] [a-z]*",
+    {"# a comment\nroot ::= # another\n  greeting \", \" name # and more\ngreeting ::= \"hello\" | "
+     "\"hi\"\r\nname ::= [A-Z] [a-z]*",
      "hello, World\thi, X", "hello World\thi, x\thi, "},
     {"root ::= \"a\"* \"b\"+ \"c\"?", "b\taabbc\tbc", "\taa\tcb\tabcc"},
     {"root ::= (\"ab\" | \"c\"){2,3} \".\"", "abab.\tcabc.\tccc.", "c.\tcccc.\tab."},
     {"root ::= \"x\"{3} [0-9]{2,}", "xxx00\txxx12345", "xx00\txxxx00\txxx0"},
     {"root ::= [^a-c\\n] .", "d.\tz\n\t.\xc3\xa9", "a.\t\n.\td\t\xc3\xa9\xc3"},
-    {"root ::= [\\]\\[\\\"\\\\-] \"\\\"\\x41\\u00e9\\U0001F600\\r\\n\"", "]\"A\xc3\xa9\xf0\x9f\x98\x80\r\n\t-\"A\xc3\xa9\xf0\x9f\x98\x80\r\n", "A"},
+    {"root ::= [\\]\\[\\\"\\\\-] \"\\\"\\x41\\u00e9\\U0001F600\\r\\n\"",
+     "]\"A\xc3\xa9\xf0\x9f\x98\x80\r\n\t-\"A\xc3\xa9\xf0\x9f\x98\x80\r\n", "A"},
     {"root ::= [a-]+ [-a]", "--\ta-a", "b-"},
-    {"root ::= [\xc3\xa0-\xc3\xbf] \"\xe2\x82\xac\"", "\xc3\xa9\xe2\x82\xac", "\xc3\x9f\xe2\x82\xac\t\xe9\xe2\x82\xac"},
+    {"root ::= [\xc3\xa0-\xc3\xbf] \"\xe2\x82\xac\"", "\xc3\xa9\xe2\x82\xac",
+     "\xc3\x9f\xe2\x82\xac\t\xe9\xe2\x82\xac"},
     {"root ::= a-rule_2\na-rule_2 ::= \"x\" 3rd\n3rd ::= \"y\"", "xy", "x"},
     {"root ::= \"(\" root \")\" | \"\"", "\t()\t((()))", "(\t(()\t)("},
     {"root ::= \"a\" root \"b\" | \"c\"", "c\tacb\taacbb", "acbb\taacb"},
     {"root ::= (\n  \"a\"\n  \"b\"\n  | \"c\" # or\n) \"d\"", "abd\tcd", "ab\tabcd"},
-    {"root ::= expr\nexpr ::= term (\"+\" term)*\nterm ::= [0-9]+ | \"(\" expr \")\"", "1+2\t(1+(23))+4", "1+\t()\t(1"},
+    {"root ::= expr\nexpr ::= term (\"+\" term)*\nterm ::= [0-9]+ | \"(\" expr \")\"",
+     "1+2\t(1+(23))+4", "1+\t()\t(1"},
     {"root ::= \"\"", "", "a"},
     {"root ::= ", "", "a"},
     {"root ::= \"a\" {0} \"b\" { 1 , 2 }", "b\tbb", "ab\tbbb"},
@@ -195,8 +243,7 @@ static const struct {
 START_TEST(worked_grammars)
 {
     for (size_t i = 0; i < sizeof worked / sizeof *worked; i++) {
-        check_texts(worked[i].grammar, worked[i].match, true);
-        check_texts(worked[i].grammar, worked[i].fail, false);
+        check_both(worked[i].grammar, worked[i].match, worked[i].fail);
     }
 }
 END_TEST
@@ -220,7 +267,8 @@ START_TEST(bad_grammars_are_refused_by_line_and_rule)
         {"root ::= \"a\nb", "test:1: rule 'root': a text in quotes does not end"},
         {"root ::=\n [a", "test:2: rule 'root': a set in brackets does not end"},
         {"root ::= (\"a\"\n", "test:1: rule 'root': a group in parentheses does not end"},
-        {"root ::= \"a\")", "test:1: rule 'root': expected a name, a text, a set or a group, found ')'"},
+        {"root ::= \"a\")",
+         "test:1: rule 'root': expected a name, a text, a set or a group, found ')'"},
         {"root ::= (\"a\" | \"b\"]", "found ']'"},
         {"root = \"a\"", "test:1: rule 'root': expected '::=', found '='"},
         {"root ::= * \"a\"", "there is nothing before '*'"},
@@ -249,7 +297,8 @@ START_TEST(bad_grammars_are_refused_by_line_and_rule)
         {"root ::= \"x\"\nunused ::= unused", "test:2: rule 'unused' begins with itself"},
         /* what cannot end */
         {"root ::= \"a\" root", "test:1: rule 'root' matches no text that ends"},
-        {"root ::= \"a\" | b\nb ::= \"b\" c\nc ::= \"c\" b", "test:2: rule 'b' matches no text that ends"},
+        {"root ::= \"a\" | b\nb ::= \"b\" c\nc ::= \"c\" b",
+         "test:2: rule 'b' matches no text that ends"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         check_error(bad[i].grammar, bad[i].error);
@@ -277,12 +326,14 @@ START_TEST(characters_span_tokens)
                 break;
             memcpy(text + length, v.piece[token], v.length[token]);
             length += v.length[token];
-            ck_assert_uint_eq(grammar_advance(state, v.piece[token], v.length[token]), v.length[token]);
+            ck_assert_uint_eq(grammar_advance(state, v.piece[token], v.length[token]),
+                              v.length[token]);
             if (length > 380)
                 break;
         }
         for (size_t i = 0; i + 4 <= length; i += 4) {
-            ck_assert(text[i] == 0xf0 && text[i + 1] == 0x9f && (text[i + 2] == 0x98 || text[i + 2] == 0x99));
+            ck_assert(text[i] == 0xf0 && text[i + 1] == 0x9f &&
+                      (text[i + 2] == 0x98 || text[i + 2] == 0x99));
             unsigned at = (unsigned)(text[i + 2] - 0x98) * 64 + (text[i + 3] & 0x3fu);
             ck_assert(text[i + 3] >= 0x80 && text[i + 3] < 0xc0 && at < 0x50);
             seen[at] = true;
@@ -307,10 +358,13 @@ START_TEST(sets_hold_characters_of_utf8)
         size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
         for (size_t i = n - 1, rest = code; n > 1 && i < n; i--, rest >>= 6)
             text[i] = (char)(i ? 0x80 | (rest & 0x3f) : (0xf00u >> n & 0xff) | rest);
-        bool wanted = code <= 0x10ffff && code != 0x41 && code != 0xe9 && (code < 0x800 || code > 0xffff);
+        bool wanted =
+            code <= 0x10ffff && code != 0x41 && code != 0xe9 && (code < 0x800 || code > 0xffff);
         ck_assert_msg(matches(m, text, n) == wanted, "U+%04x", code);
     }
-    static const char *const none[] = {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xf0\x80\x80\x80", "\xf0\x8f\xbf\xbf", "\xed\xa0\x80", "\xf5\x80\x80\x80"};
+    static const char *const none[] = {"\x80",         "\xc0\x80",         "\xc1\xbf",
+                                       "\xe0\x80\x80", "\xf0\x80\x80\x80", "\xf0\x8f\xbf\xbf",
+                                       "\xed\xa0\x80", "\xf5\x80\x80\x80"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         ck_assert(!matches(m, none[i], strlen(none[i])));
     grammar_matcher_free(m);
@@ -320,7 +374,8 @@ END_TEST
 
 /* ---- work ---------------------------------------------------------------------------------- */
 
-/* Steps and configurations that it takes to follow n times "x " and to make the masks on the way. */
+/* Steps and configurations that it takes to follow n times "x " and to make the masks on the way.
+ */
 static struct grammar_work work_of(const char *grammar, int n)
 {
     struct grammar *g = make(grammar);
@@ -351,7 +406,8 @@ START_TEST(a_hundred_optional_items_cost_what_a_counted_repetition_does)
     } forms[] = {
         {"root ::= \"aa\"{0,100}", "root ::= ", "\"aa\"? ", ""},
         {"root ::= x{0,100}\nx ::= [ab] \"a\"", "root ::= ", "x? ", "\nx ::= [ab] \"a\""},
-        {"root ::= x{0,100} \"b\"\nx ::= \"aa\" | \"b\"", "root ::= ", "(x)? ", "\"b\"\nx ::= \"aa\" | \"b\""},
+        {"root ::= x{0,100} \"b\"\nx ::= \"aa\" | \"b\"", "root ::= ", "(x)? ",
+         "\"b\"\nx ::= \"aa\" | \"b\""},
         {"root ::= \"aa\"{0,100}", "root ::= ", "\"aa\"{0,1} ", ""},
     };
     char text[4000];
@@ -360,23 +416,28 @@ START_TEST(a_hundred_optional_items_cost_what_a_counted_repetition_does)
         repeat_text(text + strlen(text), forms[i].item, 100);
         strcat(text, forms[i].end);
         struct grammar_work counted = work_of(forms[i].counted, 100), chained = work_of(text, 100);
-        ck_assert_msg(chained.steps <= 2 * counted.steps, "%s: %llu steps, counted %llu", forms[i].item, (unsigned long long)chained.steps,
+        ck_assert_msg(chained.steps <= 2 * counted.steps, "%s: %llu steps, counted %llu",
+                      forms[i].item, (unsigned long long)chained.steps,
                       (unsigned long long)counted.steps);
         ck_assert(chained.configurations <= 2 * counted.configurations);
-        ck_assert_msg(counted.steps < 100 * 200, "%s: %llu steps", forms[i].counted, (unsigned long long)counted.steps);
+        ck_assert_msg(counted.steps < 100 * 200, "%s: %llu steps", forms[i].counted,
+                      (unsigned long long)counted.steps);
     }
     strcpy(text, "root ::= "); /* one within the other */
     repeat_text(text + strlen(text), "(\"aa\" ", 100);
     repeat_text(text + strlen(text), ")?", 100);
-    struct grammar_work counted = work_of("root ::= \"aa\"{0,100}", 100), nested = work_of(text, 100);
-    ck_assert(nested.steps <= 2 * counted.steps && nested.configurations <= 2 * counted.configurations);
+    struct grammar_work counted = work_of("root ::= \"aa\"{0,100}", 100),
+                        nested = work_of(text, 100);
+    ck_assert(nested.steps <= 2 * counted.steps &&
+              nested.configurations <= 2 * counted.configurations);
 }
 END_TEST
 
 /* Items that differ: each is followed once in each configuration, and configurations are kept. */
 START_TEST(a_long_count_costs_nothing_before_it_is_reached)
 {
-    struct grammar_work few = work_of("root ::= [a-z]{0,200}", 100), many = work_of("root ::= [a-z]{0,1000000000}", 100);
+    struct grammar_work few = work_of("root ::= [a-z]{0,200}", 100),
+                        many = work_of("root ::= [a-z]{0,1000000000}", 100);
     ck_assert(many.steps <= few.steps + 500);
     few = work_of("root ::= (\"a\"{0,1000} \"b\"?){0,1000}", 100);
     ck_assert_msg(few.steps < 2000000, "%llu", (unsigned long long)few.steps);
@@ -392,13 +453,17 @@ START_TEST(ambiguity_costs_no_more_than_the_length)
         "root ::= (\"a\" | \"aa\" | \"aaa\")* \"b\"",
         "root ::= (\"a\" | \"aa\"){0,500} \"b\"",
         "root ::= (\"a\"* \"a\"*)* \"b\"",
-        "root ::= a1 \"b\"\na1 ::= a2 \"a\" | a2 \"aa\" | \"a\"\na2 ::= a3 \"a\" | a3 \"aa\"\na3 ::= a4 \"a\" | a4 \"aa\"\na4 ::= a5 \"a\" | a5 \"aa\"\n"
-        "a5 ::= a6 \"a\" | a6 \"aa\"\na6 ::= a7 \"a\" | a7 \"aa\"\na7 ::= a8 \"a\" | a8 \"aa\"\na8 ::= \"a\"* (\"a\"* | \"\")",
+        "root ::= a1 \"b\"\na1 ::= a2 \"a\" | a2 \"aa\" | \"a\"\na2 ::= a3 \"a\" | a3 \"aa\"\na3 "
+        "::= a4 \"a\" | a4 \"aa\"\na4 ::= a5 \"a\" | a5 \"aa\"\n"
+        "a5 ::= a6 \"a\" | a6 \"aa\"\na6 ::= a7 \"a\" | a7 \"aa\"\na7 ::= a8 \"a\" | a8 \"aa\"\na8 "
+        "::= \"a\"* (\"a\"* | \"\")",
         "root ::= w w w w w w w w w w \"b\"\nw ::= \"a\"* v\nv ::= \"a\"* u\nu ::= \"a\"*",
     };
     for (size_t i = 0; i < sizeof ambiguous / sizeof *ambiguous; i++) {
-        struct grammar_work short_text = work_of(ambiguous[i], 100), long_text = work_of(ambiguous[i], 200);
-        ck_assert_msg(long_text.steps < 6 * short_text.steps && long_text.steps < 3000000, "%s: %llu steps, then %llu", ambiguous[i],
+        struct grammar_work short_text = work_of(ambiguous[i], 100),
+                            long_text = work_of(ambiguous[i], 200);
+        ck_assert_msg(long_text.steps < 6 * short_text.steps && long_text.steps < 3000000,
+                      "%s: %llu steps, then %llu", ambiguous[i],
                       (unsigned long long)short_text.steps, (unsigned long long)long_text.steps);
     }
 }
@@ -432,7 +497,8 @@ END_TEST
 /* Whatever the limits are, the masks are the same. */
 START_TEST(limits_change_nothing)
 {
-    static const char grammar[] = "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":40}}";
+    static const char grammar[] =
+        "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":40}}";
     struct grammar *g = make(grammar);
     struct grammar_matcher *roomy = matcher_of(g), *tight = matcher_of(g);
     struct grammar_state *a[3], *b[3];
@@ -491,13 +557,14 @@ END_TEST
 
 /* ---- random grammars beside their languages ------------------------------------------------ */
 
-/* All texts of a and b up to 6 letters: text of length n and bits x is number 2^n - 1 + x; the number of the empty one is 0. */
+/* All texts of a and b up to 6 letters: text of length n and bits x is number 2^n - 1 + x; the
+ * number of the empty one is 0. */
 enum { LONGEST = 6, N_TEXTS = 127, N_RULES = 4 };
 struct language {
     uint64_t has[2];
 };
 struct tree {
-    char kind; /* a b . (either) | & (sequence) { (repetition) r (rule) e (empty) */
+    char kind;           /* a b . (either) | & (sequence) { (repetition) r (rule) e (empty) */
     int low, high, rule; /* high -1: no end */
     struct tree *part[2];
 };
@@ -656,7 +723,8 @@ START_TEST(random_grammars_match_their_languages)
                 unsigned n = length_of(i);
                 for (unsigned k = 0; k < n; k++)
                     letters[k] = "ab"[(i - (1u << n) + 1) >> (n - 1 - k) & 1];
-                ck_assert_msg(matches(m, letters, n) == has(&rules[0], i), "'%.*s' under\n%s", (int)n, letters, text);
+                ck_assert_msg(matches(m, letters, n) == has(&rules[0], i), "'%.*s' under\n%s",
+                              (int)n, letters, text);
             }
             grammar_matcher_free(m);
             grammar_free(g);
@@ -675,9 +743,13 @@ END_TEST
 START_TEST(no_text_of_a_grammar_breaks_the_parser)
 {
     static const char *const seeds[] = {
-        "root ::= (\"ab\" | [^c-e]{2,3} x)* # comment\nx ::= \"\\x41\\u00e9\" . y?\ny ::= [\\]] \"q\"+ {1}\n",
-        "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"c\":{\"enum\":[1,\"x\",null]}},\"required\":[\"a\"],\"$defs\":{\"b\":{\"anyOf\":"
-        "[{\"type\":\"string\",\"pattern\":\"^[a-z]+(x|y){2,3}$\",\"maxLength\":9},{\"type\":\"integer\",\"minimum\":-3,\"maximum\":1e2},{\"oneOf\":[{\"const\":1},{\"items\":true}]}]}}}",
+        "root ::= (\"ab\" | [^c-e]{2,3} x)* # comment\nx ::= \"\\x41\\u00e9\" . y?\ny ::= [\\]] "
+        "\"q\"+ {1}\n",
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/"
+        "b\"},\"c\":{\"enum\":[1,\"x\",null]}},\"required\":[\"a\"],\"$defs\":{\"b\":{\"anyOf\":"
+        "[{\"type\":\"string\",\"pattern\":\"^[a-z]+(x|y){2,3}$\",\"maxLength\":9},{\"type\":"
+        "\"integer\",\"minimum\":-3,\"maximum\":1e2},{\"oneOf\":[{\"const\":1},{\"items\":true}]}]}"
+        "}}",
     };
     for (int round = 0; round < 6000; round++) {
         const char *seed = seeds[round % 2];
@@ -689,7 +761,8 @@ START_TEST(no_text_of_a_grammar_breaks_the_parser)
             size_t at = random_below((uint32_t)length), n = random_below(6);
             switch (random_below(3)) {
             case 0: /* another byte */
-                text[at] = random_below(3) ? "\"\\[](){}*+?|:=,-#\nax1.^$~/"[random_below(27)] : (char)random_below(256);
+                text[at] = random_below(3) ? "\"\\[](){}*+?|:=,-#\nax1.^$~/"[random_below(27)]
+                                           : (char)random_below(256);
                 break;
             case 1: /* some are missing */
                 n = n < length - at ? n : length - at - 1;
@@ -703,7 +776,8 @@ START_TEST(no_text_of_a_grammar_breaks_the_parser)
                 length += n;
             }
         }
-        struct grammar *g = round % 2 ? grammar_from_schema(text, length, "random", &error) : grammar_parse(text, length, "random", &error);
+        struct grammar *g = round % 2 ? grammar_from_schema(text, length, "random", &error)
+                                      : grammar_parse(text, length, "random", &error);
         if (!g) {
             ck_assert(error.status == STATUS_INPUT && strncmp(error.text, "random", 6) == 0);
             continue;
@@ -719,7 +793,8 @@ START_TEST(no_text_of_a_grammar_breaks_the_parser)
             do
                 token = random_below(N_TOKENS);
             while (!is_set(mask, token));
-            ck_assert_uint_eq(grammar_advance(state, v.piece[token], v.length[token]), v.length[token]);
+            ck_assert_uint_eq(grammar_advance(state, v.piece[token], v.length[token]),
+                              v.length[token]);
         }
         grammar_state_free(state);
         grammar_matcher_free(m);
@@ -733,64 +808,99 @@ END_TEST
 static const struct {
     const char *schema, *match, *fail;
 } schemas[] = {
-    {"true", " 1\t\"a\\u00e9\\ud83d\\ude00\"\t[1, {\"a\":[]}]\tnull\t -1.5e+3\t{}\t[\n  1,\n  2\n]", "01\t\"\x01\"\t\"\\ud83d\"\t[1,]\t{\"a\"}\tnul\t1.\t+1\t'a'\t1 \t  1\t\n1"},
+    {"true", " 1\t\"a\\u00e9\\ud83d\\ude00\"\t[1, {\"a\":[]}]\tnull\t -1.5e+3\t{}\t[\n  1,\n  2\n]",
+     "01\t\"\x01\"\t\"\\ud83d\"\t[1,]\t{\"a\"}\tnul\t1.\t+1\t'a'\t1 \t  1\t\n1"},
     {"{}", "1\t[]", "["},
     {"{\"type\":\"integer\"}", "0\t-12\t123456789012345", "1.0\t01\t-0\t1234567890123456\t\"1\""},
     {"{\"type\":[\"string\",\"null\"]}", "\"x\"\tnull", "1\ttrue"},
     {"{\"type\":\"boolean\"}", "true\tfalse", "null\t0"},
-    {"{\"enum\":[\"red\",1,null,{\"a\":[1.5,\"\\n\"]}]}", "\"red\"\t1\tnull\t{\"a\":[1.5,\"\\n\"]}\t{\"a\": [1.5, \"\\n\"]}", "\"blue\"\t2\t{}"},
+    {"{\"enum\":[\"red\",1,null,{\"a\":[1.5,\"\\n\"]}]}",
+     "\"red\"\t1\tnull\t{\"a\":[1.5,\"\\n\"]}\t{\"a\": [1.5, \"\\n\"]}", "\"blue\"\t2\t{}"},
     {"{\"const\":\"q\\\"u\"}", "\"q\\\"u\"", "\"qu\""},
     {"{\"type\":\"string\",\"enum\":[\"a\",1]}", "\"a\"", "1"},
     {"{\"enum\":[1,5,9],\"minimum\":4,\"exclusiveMaximum\":9}", "5", "1\t9"},
     {"{\"enum\":[\"a\",\"abc\"],\"maxLength\":2}", "\"a\"", "\"abc\""},
-    {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}", "\"ab\"\t\"\xc3\xa9\\n\\ud83d\\ude00\"", "\"a\"\t\"abcd\""},
-    {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"maxLength\":3}", "\"a\"\t\"aaa\"", "\"\"\t\"aaaa\""},
+    {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}",
+     "\"ab\"\t\"\xc3\xa9\\n\\ud83d\\ude00\"", "\"a\"\t\"abcd\""},
+    {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"maxLength\":3}", "\"a\"\t\"aaa\"",
+     "\"\"\t\"aaaa\""},
     {"{\"pattern\":\"b\"}", "\"b\"\t\"abc\"\t\"\\\"b\\n\"", "\"a\"\t\"\"\t1"},
-    {"{\"pattern\":\"^(\\\\([0-9]{3}\\\\))?[0-9]{3}-[0-9]{4}$\"}", "\"555-1212\"\t\"(888)555-1212\"", "\"(888)555-1212 ext. 532\"\t\"(800)FLOWERS\""},
-    {"{\"pattern\":\"^\\\\d\\\\w\\\\s[^\\\\d\\\\W]|x$\"}", "\"1_ a\"\t\"abcx\"\t\"1a bzz\"", "\"xa\"\t\"1a 1\""},
-    {"{\"pattern\":\"^(?:a|b)??.\\\\u{1F600}\\\\x41\\\\/$\"}", "\"az\xf0\x9f\x98\x80" "A/\"", "\"aazA/\""},
-    {"{\"pattern\":\"^[\\\"\\\\\\\\\\\\n]{3}$\"}", "\"\\\"\\\\\\n\"", "\"\\\"\\\"\\\"\\\"\"\t\"abc\""},
+    {"{\"pattern\":\"^(\\\\([0-9]{3}\\\\))?[0-9]{3}-[0-9]{4}$\"}",
+     "\"555-1212\"\t\"(888)555-1212\"", "\"(888)555-1212 ext. 532\"\t\"(800)FLOWERS\""},
+    {"{\"pattern\":\"^\\\\d\\\\w\\\\s[^\\\\d\\\\W]|x$\"}", "\"1_ a\"\t\"abcx\"\t\"1a bzz\"",
+     "\"xa\"\t\"1a 1\""},
+    {"{\"pattern\":\"^(?:a|b)??.\\\\u{1F600}\\\\x41\\\\/$\"}",
+     "\"az\xf0\x9f\x98\x80"
+     "A/\"",
+     "\"aazA/\""},
+    {"{\"pattern\":\"^[\\\"\\\\\\\\\\\\n]{3}$\"}", "\"\\\"\\\\\\n\"",
+     "\"\\\"\\\"\\\"\\\"\"\t\"abc\""},
     {"{\"pattern\":\"^a$|^b\"}", "\"a\"\t\"bcd\"", "\"ac\"\t\"ab\""},
-    {"{\"format\":\"date\"}", "\"2024-02-29\"\t\"2000-02-29\"\t\"1999-12-31\"", "\"2023-02-29\"\t\"1900-02-29\"\t\"2024-04-31\"\t\"0000-01-01\"\t\"2024-13-01\""},
-    {"{\"format\":\"time\"}", "\"23:59:59Z\"\t\"00:00:00.125+02:30\"", "\"24:00:00Z\"\t\"00:00:00\"\t\"00:00:60Z\""},
+    {"{\"format\":\"date\"}", "\"2024-02-29\"\t\"2000-02-29\"\t\"1999-12-31\"",
+     "\"2023-02-29\"\t\"1900-02-29\"\t\"2024-04-31\"\t\"0000-01-01\"\t\"2024-13-01\""},
+    {"{\"format\":\"time\"}", "\"23:59:59Z\"\t\"00:00:00.125+02:30\"",
+     "\"24:00:00Z\"\t\"00:00:00\"\t\"00:00:60Z\""},
     {"{\"format\":\"date-time\"}", "\"2024-02-29T23:59:59.5-08:00\"", "\"2024-02-29 23:59:59Z\""},
-    {"{\"format\":\"uuid\",\"minLength\":36}", "\"123e4567-e89b-12d3-A456-426614174000\"", "\"123e4567e89b12d3a456426614174000\""},
-    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":1,\"maxItems\":3}", "[1]\t[1,2, 3]\t[ 1,\n 2 ]", "[]\t[1,2,3,4]\t[\"a\"]"},
-    {"{\"prefixItems\":[{\"const\":1},{\"const\":2},{\"const\":3}],\"minItems\":1}", "[1]\t[1,2]\t[1,2,3]", "[]\t[1,3]\t[1,2,3,4]\t[2]"},
-    {"{\"prefixItems\":[{\"const\":1}],\"items\":{\"type\":\"boolean\"},\"minItems\":2,\"maxItems\":3}", "[1,true]\t[1,true,false]", "[1]\t[1,2]\t[1,true,true,true]"},
+    {"{\"format\":\"uuid\",\"minLength\":36}", "\"123e4567-e89b-12d3-A456-426614174000\"",
+     "\"123e4567e89b12d3a456426614174000\""},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":1,\"maxItems\":3}",
+     "[1]\t[1,2, 3]\t[ 1,\n 2 ]", "[]\t[1,2,3,4]\t[\"a\"]"},
+    {"{\"prefixItems\":[{\"const\":1},{\"const\":2},{\"const\":3}],\"minItems\":1}",
+     "[1]\t[1,2]\t[1,2,3]", "[]\t[1,3]\t[1,2,3,4]\t[2]"},
+    {"{\"prefixItems\":[{\"const\":1}],\"items\":{\"type\":\"boolean\"},\"minItems\":2,"
+     "\"maxItems\":3}",
+     "[1,true]\t[1,true,false]", "[1]\t[1,2]\t[1,true,true,true]"},
     {"{\"prefixItems\":[{\"const\":1},{\"const\":2}],\"maxItems\":1}", "[]\t[1]", "[1,2]"},
-    {"{\"prefixItems\":[{\"const\":1}],\"minItems\":3}", "[1,null,{}]\t[1,2,3,4]", "[1]\t[1,2]\t[2,2,2]"},
+    {"{\"prefixItems\":[{\"const\":1}],\"minItems\":3}", "[1,null,{}]\t[1,2,3,4]",
+     "[1]\t[1,2]\t[2,2,2]"},
     {"{\"type\":\"array\",\"maxItems\":0}", "[]\t[ ]", "[1]"},
     {"{\"type\":\"array\",\"items\":false}", "[]", "[1]"},
     {"{\"type\":\"object\"}", "{}\t{\"a\":1,\"b\":{}}", "[]"},
-    {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"const\":0}},\"required\":[\"a\"]}", "{\"a\":1}\t{\"a\": 1, \"b\": 0}\t{\n  \"a\": 1\n}",
+    {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"const\":0}},\"required\":[\"a\"]}",
+     "{\"a\":1}\t{\"a\": 1, \"b\": 0}\t{\n  \"a\": 1\n}",
      "{}\t{\"b\":0}\t{\"b\":0,\"a\":1}\t{\"a\":1,\"c\":1}\t{\"a\":1,}"},
-    {"{\"properties\":{\"a\":{\"const\":1},\"b\":{\"const\":2},\"c\":{\"const\":3}},\"required\":[\"b\"]}", "{\"b\":2}\t{\"a\":1,\"b\":2,\"c\":3}\t{\"b\":2,\"c\":3}",
+    {"{\"properties\":{\"a\":{\"const\":1},\"b\":{\"const\":2},\"c\":{\"const\":3}},\"required\":["
+     "\"b\"]}",
+     "{\"b\":2}\t{\"a\":1,\"b\":2,\"c\":3}\t{\"b\":2,\"c\":3}",
      "{\"a\":1}\t{\"a\":1,\"c\":3}\t{\"c\":3,\"b\":2}"},
-    {"{\"properties\":{\"ab\":{\"const\":1}},\"additionalProperties\":{\"const\":2}}", "{}\t{\"ab\":1}\t{\"ab\":1,\"a\":2,\"abc\":2}\t{\"b\":2}\t{\"\":2}\t{\"\\\"\":2}",
+    {"{\"properties\":{\"ab\":{\"const\":1}},\"additionalProperties\":{\"const\":2}}",
+     "{}\t{\"ab\":1}\t{\"ab\":1,\"a\":2,\"abc\":2}\t{\"b\":2}\t{\"\":2}\t{\"\\\"\":2}",
      "{\"ab\":2}\t{\"a\":1}\t{\"a\\u0062\":2}\t{\"ab\":1,\"ab\":2}"},
-    {"{\"additionalProperties\":{\"type\":\"null\"},\"required\":[\"x\"]}", "{\"x\":null}\t{\"x\":null,\"y\":null}", "{}\t{\"y\":null}"},
+    {"{\"additionalProperties\":{\"type\":\"null\"},\"required\":[\"x\"]}",
+     "{\"x\":null}\t{\"x\":null,\"y\":null}", "{}\t{\"y\":null}"},
     {"{\"properties\":{\"a\":false,\"b\":{\"const\":1}}}", "{}\t{\"b\":1}", "{\"a\":1}"},
     {"{\"$ref\":\"#/$defs/a~1b%25\",\"$defs\":{\"a/b%\":{\"const\":7}}}", "7", "8"},
-    {"{\"properties\":{\"next\":{\"$ref\":\"#\"}},\"additionalProperties\":false}", "{}\t{\"next\":{\"next\":{}}}", "{\"next\":1}"},
-    {"{\"anyOf\":[{\"type\":\"string\",\"maxLength\":1},{\"type\":\"integer\",\"minimum\":0}]}", "\"a\"\t5", "\"ab\"\t-1"},
-    {"{\"type\":\"integer\",\"anyOf\":[{\"minimum\":5},{\"maximum\":-5}],\"maximum\":6}", "5\t6\t-7", "0\t7"},
-    {"{\"allOf\":[{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},{\"properties\":{\"b\":{\"const\":2}},\"required\":[\"b\"]}]}", "{\"a\":1,\"b\":2}",
-     "{\"a\":1}\t{\"b\":2}"},
-    {"{\"allOf\":[{\"properties\":{\"a\":{\"minimum\":1}}},{\"properties\":{\"a\":{\"type\":\"integer\",\"maximum\":3}}}]}", "{\"a\":2}\t{}", "{\"a\":4}\t{\"a\":0}"},
-    {"{\"allOf\":[{\"$ref\":\"#/$defs/x\"}],\"maximum\":5,\"$defs\":{\"x\":{\"type\":\"integer\",\"minimum\":4}}}", "4\t5", "3\t6"},
-    {"{\"oneOf\":[{\"properties\":{\"t\":{\"const\":\"a\"}},\"required\":[\"t\"]},{\"properties\":{\"t\":{\"const\":\"b\"},\"n\":{\"const\":1}},\"required\":[\"t\"]}]}",
+    {"{\"properties\":{\"next\":{\"$ref\":\"#\"}},\"additionalProperties\":false}",
+     "{}\t{\"next\":{\"next\":{}}}", "{\"next\":1}"},
+    {"{\"anyOf\":[{\"type\":\"string\",\"maxLength\":1},{\"type\":\"integer\",\"minimum\":0}]}",
+     "\"a\"\t5", "\"ab\"\t-1"},
+    {"{\"type\":\"integer\",\"anyOf\":[{\"minimum\":5},{\"maximum\":-5}],\"maximum\":6}",
+     "5\t6\t-7", "0\t7"},
+    {"{\"allOf\":[{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},{\"properties\":{"
+     "\"b\":{\"const\":2}},\"required\":[\"b\"]}]}",
+     "{\"a\":1,\"b\":2}", "{\"a\":1}\t{\"b\":2}"},
+    {"{\"allOf\":[{\"properties\":{\"a\":{\"minimum\":1}}},{\"properties\":{\"a\":{\"type\":"
+     "\"integer\",\"maximum\":3}}}]}",
+     "{\"a\":2}\t{}", "{\"a\":4}\t{\"a\":0}"},
+    {"{\"allOf\":[{\"$ref\":\"#/$defs/"
+     "x\"}],\"maximum\":5,\"$defs\":{\"x\":{\"type\":\"integer\",\"minimum\":4}}}",
+     "4\t5", "3\t6"},
+    {"{\"oneOf\":[{\"properties\":{\"t\":{\"const\":\"a\"}},\"required\":[\"t\"]},{\"properties\":{"
+     "\"t\":{\"const\":\"b\"},\"n\":{\"const\":1}},\"required\":[\"t\"]}]}",
      "{\"t\":\"a\"}\t{\"t\":\"b\",\"n\":1}", "{\"t\":\"a\",\"n\":1}\t{\"t\":\"c\"}"},
-    {"{\"oneOf\":[{\"type\":\"integer\",\"maximum\":0},{\"type\":\"number\",\"exclusiveMinimum\":0},{\"type\":\"string\"}]}", "0\t0.5\t\"\"", "-0.5\ttrue"},
-    {"{\"type\":\"object\",\"title\":\"t\",\"description\":\"d\",\"default\":1,\"examples\":[2],\"$comment\":\"c\",\"$schema\":\"s\",\"$id\":\"i\",\"deprecated\":true,"
-     "\"readOnly\":true,\"writeOnly\":true,\"additionalProperties\":false}", "{}", "{\"a\":1}"},
+    {"{\"oneOf\":[{\"type\":\"integer\",\"maximum\":0},{\"type\":\"number\",\"exclusiveMinimum\":0}"
+     ",{\"type\":\"string\"}]}",
+     "0\t0.5\t\"\"", "-0.5\ttrue"},
+    {"{\"type\":\"object\",\"title\":\"t\",\"description\":\"d\",\"default\":1,\"examples\":[2],\"$"
+     "comment\":\"c\",\"$schema\":\"s\",\"$id\":\"i\",\"deprecated\":true,"
+     "\"readOnly\":true,\"writeOnly\":true,\"additionalProperties\":false}",
+     "{}", "{\"a\":1}"},
 };
 
 START_TEST(schemas_allow_their_values)
 {
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
-        check_texts(schemas[i].schema, schemas[i].match, true);
-        check_texts(schemas[i].schema, schemas[i].fail, false);
+        check_both(schemas[i].schema, schemas[i].match, schemas[i].fail);
         draw(schemas[i].schema, 20, 300);
     }
 }
@@ -806,9 +916,11 @@ START_TEST(bad_schemas_are_refused_by_name)
         {"{\"a\":1,\"a\":2}", "duplicate object key"},
         {"{\"type\":\"objct\"}", "test: schema '#': 'type': expected the name of a type"},
         {"{\"type\":[]}", "'type': expected"},
-        {"{\"properties\":{\"a\":{\"multipleOf\":5}}}", "test: schema '#/properties/a': keyword 'multipleOf' is not supported"},
+        {"{\"properties\":{\"a\":{\"multipleOf\":5}}}",
+         "test: schema '#/properties/a': keyword 'multipleOf' is not supported"},
         {"{\"items\":{\"not\":{}}}", "schema '#/items': keyword 'not' is not supported"},
-        {"{\"anyOf\":[true,{\"patternProperties\":{}}]}", "schema '#/anyOf/1': keyword 'patternProperties' is not supported"},
+        {"{\"anyOf\":[true,{\"patternProperties\":{}}]}",
+         "schema '#/anyOf/1': keyword 'patternProperties' is not supported"},
         {"{\"requierd\":[\"a\"]}", "keyword 'requierd' is unknown"},
         {"{\"uniqueItems\":true}", "'uniqueItems': expected false (true is not supported)"},
         {"{\"required\":\"a\"}", "'required': expected an array of names"},
@@ -818,7 +930,8 @@ START_TEST(bad_schemas_are_refused_by_name)
         {"{\"exclusiveMinimum\":true}", "'exclusiveMinimum': expected a number"},
         {"{\"maximum\":123456789012345678901234567890}", "too big integer"},
         {"{\"format\":\"email\"}", "format 'email' is not supported"},
-        {"{\"pattern\":\"a(?=b)\"}", "'pattern': looking ahead or behind is not supported, at character 4 of the pattern"},
+        {"{\"pattern\":\"a(?=b)\"}",
+         "'pattern': looking ahead or behind is not supported, at character 4 of the pattern"},
         {"{\"pattern\":\"(a)\\\\1\"}", "\\1 is not supported"},
         {"{\"pattern\":\"\\\\p{L}\"}", "\\p is not supported"},
         {"{\"pattern\":\"a\\\\b\"}", "\\b is not supported"},
@@ -828,22 +941,27 @@ START_TEST(bad_schemas_are_refused_by_name)
         {"{\"pattern\":\"^ab+$\",\"maxLength\":3}", "'maxLength' beside 'pattern'"},
         {"{\"pattern\":\"a\",\"format\":\"date\"}", "'pattern' beside 'format'"},
         {"{\"enum\":[\"a\"],\"pattern\":\"b\"}", "'enum' beside other keywords"},
-        {"{\"$ref\":\"other.json\"}", "'$ref' to 'other.json': only references into the same schema"},
+        {"{\"$ref\":\"other.json\"}",
+         "'$ref' to 'other.json': only references into the same schema"},
         {"{\"$ref\":\"#name\"}", "only '#' and JSON pointers"},
         {"{\"$ref\":\"#/$defs/none\"}", "which is not there"},
         {"{\"$ref\":\"#/title\",\"title\":\"x\"}", "which is no schema"},
         {"{\"$ref\":\"#\"}", "schema '#' begins with itself"},
         {"{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"}]}", "schema '#' begins with itself"},
         {"{\"type\":\"object\",\"$ref\":\"#\"}", "refer to each other more than"},
-        {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "schema '#' matches no text that ends"},
+        {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}",
+         "schema '#' matches no text that ends"},
         {"{\"enum\":[]}", "schema '#' matches no text that ends"},
         {"{\"minimum\":3,\"maximum\":2}", "schema '#' matches no text that ends"},
         {"{\"minItems\":3,\"maxItems\":2}", "schema '#' matches no text that ends"},
         {"false", "schema '#' matches no text that ends"},
-        {"{\"oneOf\":[{\"type\":\"string\"},{\"maxLength\":3}]}", "'oneOf': a value may satisfy both alternatives 0 and 1"},
+        {"{\"oneOf\":[{\"type\":\"string\"},{\"maxLength\":3}]}",
+         "'oneOf': a value may satisfy both alternatives 0 and 1"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "alternatives 0 and 1"},
-        {"{\"allOf\":[{\"pattern\":\"a\"},{\"pattern\":\"b\"}]}", "'pattern' of two schemas that are combined"},
-        {"{\"additionalProperties\":false,\"allOf\":[{\"properties\":{\"a\":true}}]}", "'additionalProperties' of one schema and 'properties' of another"},
+        {"{\"allOf\":[{\"pattern\":\"a\"},{\"pattern\":\"b\"}]}",
+         "'pattern' of two schemas that are combined"},
+        {"{\"additionalProperties\":false,\"allOf\":[{\"properties\":{\"a\":true}}]}",
+         "'additionalProperties' of one schema and 'properties' of another"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         check_error(bad[i].schema, bad[i].error);
@@ -856,24 +974,29 @@ START_TEST(bad_schemas_are_refused_by_name)
 END_TEST
 
 /* Every number of a grid, beside bounds of the same grid: numbers are counted in thousandths. */
-static void check_bounds(const char *type, int low, bool low_exclusive, int high, bool high_exclusive)
+static void check_bounds(const char *type, int low, bool low_exclusive, int high,
+                         bool high_exclusive)
 {
     char schema[200], text[40];
-    snprintf(schema, sizeof schema, "{\"type\":\"%s\",\"%s\":%.3f,\"%s\":%.3f}", type, low_exclusive ? "exclusiveMinimum" : "minimum", low / 1000.0,
+    snprintf(schema, sizeof schema, "{\"type\":\"%s\",\"%s\":%.3f,\"%s\":%.3f}", type,
+             low_exclusive ? "exclusiveMinimum" : "minimum", low / 1000.0,
              high_exclusive ? "exclusiveMaximum" : "maximum", high / 1000.0);
     struct error error;
     struct grammar *g = grammar_from_schema(schema, strlen(schema), "bounds", &error);
     struct grammar_matcher *m = g ? matcher_of(g) : NULL;
     bool integer = *type == 'i';
     for (int x = -25000; x <= 25000; x += integer ? 1000 : 1 + (int)random_below(13)) {
-        bool wanted = (low_exclusive ? x > low : x >= low) && (high_exclusive ? x < high : x <= high);
+        bool wanted =
+            (low_exclusive ? x > low : x >= low) && (high_exclusive ? x < high : x <= high);
         int n = snprintf(text, sizeof text, "%s%d", x < 0 ? "-" : "", abs(x) / 1000);
         if (!integer && abs(x) % 1000) {
-            n = snprintf(text, sizeof text, "%s%d.%03d", x < 0 ? "-" : "", abs(x) / 1000, abs(x) % 1000);
+            n = snprintf(text, sizeof text, "%s%d.%03d", x < 0 ? "-" : "", abs(x) / 1000,
+                         abs(x) % 1000);
             for (int zeros = (int)random_below(2); text[n - 1] == '0' && zeros; n--)
                 ;
         }
-        ck_assert_msg((g && matches(m, text, (size_t)n)) == wanted, "%.*s under %s", n, text, schema);
+        ck_assert_msg((g && matches(m, text, (size_t)n)) == wanted, "%.*s under %s", n, text,
+                      schema);
     }
     grammar_matcher_free(m);
     grammar_free(g);
@@ -881,7 +1004,9 @@ static void check_bounds(const char *type, int low, bool low_exclusive, int high
 
 START_TEST(bounds_of_numbers_are_exact)
 {
-    static const int ends[] = {-20000, -19999, -12340, -1001, -1000, -999, -500, -1, 0, 1, 10, 99, 100, 250, 999, 1000, 1001, 1234, 9999, 10000, 10500, 20000};
+    static const int ends[] = {-20000, -19999, -12340, -1001, -1000, -999, -500, -1,
+                               0,      1,      10,     99,    100,   250,  999,  1000,
+                               1001,   1234,   9999,   10000, 10500, 20000};
     enum { N = sizeof ends / sizeof *ends };
     for (size_t i = 0; i < N; i++)
         for (size_t k = 0; k < N; k++) {
@@ -889,23 +1014,31 @@ START_TEST(bounds_of_numbers_are_exact)
             check_bounds("number", ends[i], exclusive & 1, ends[k], exclusive >> 1);
             check_bounds("integer", ends[i], exclusive & 1, ends[k], exclusive >> 1);
         }
-    check_texts("{\"type\":\"number\",\"minimum\":0.1}", "0.1\t0.10\t0.100000000000001\t5\t999999999999999\t1.5", "0.09\t0\t-1\t0.0999999");
-    check_texts("{\"type\":\"number\",\"exclusiveMinimum\":-0.5}", "-0.4\t-0.49\t0\t12", "-0.5\t-0.50\t-1");
-    check_texts("{\"type\":\"integer\",\"exclusiveMaximum\":-99}", "-100\t-12345", "-99\t0\t-9\t5");
-    check_texts("{\"type\":\"integer\",\"minimum\":9007199254740993,\"maximum\":9007199254740995}", "9007199254740993\t9007199254740995",
-                "9007199254740992\t9007199254740996");
-    check_texts("{\"type\":\"integer\",\"minimum\":-9223372036854775808,\"maximum\":9223372036854775807}", "-9223372036854775808\t9223372036854775807\t0",
-                "9223372036854775808\t-9223372036854775809");
-    check_texts("{\"type\":\"number\",\"minimum\":1e21,\"maximum\":1.5e21}", "1000000000000000000000\t1499999999999999999999", "999999999999999999999\t1500000000000000000001");
-    check_texts("{\"type\":\"number\",\"minimum\":1e-7,\"maximum\":2.5e-7}", "0.0000001\t0.00000025", "0.00000026\t0\t0.00000009");
-    check_texts("{\"type\":\"integer\",\"minimum\":0.5,\"maximum\":2.5}", "1\t2", "0\t3");
+    check_both("{\"type\":\"number\",\"minimum\":0.1}",
+               "0.1\t0.10\t0.100000000000001\t5\t999999999999999\t1.5", "0.09\t0\t-1\t0.0999999");
+    check_both("{\"type\":\"number\",\"exclusiveMinimum\":-0.5}", "-0.4\t-0.49\t0\t12",
+               "-0.5\t-0.50\t-1");
+    check_both("{\"type\":\"integer\",\"exclusiveMaximum\":-99}", "-100\t-12345", "-99\t0\t-9\t5");
+    check_both("{\"type\":\"integer\",\"minimum\":9007199254740993,\"maximum\":9007199254740995}",
+               "9007199254740993\t9007199254740995", "9007199254740992\t9007199254740996");
+    check_both(
+        "{\"type\":\"integer\",\"minimum\":-9223372036854775808,\"maximum\":9223372036854775807}",
+        "-9223372036854775808\t9223372036854775807\t0",
+        "9223372036854775808\t-9223372036854775809");
+    check_both("{\"type\":\"number\",\"minimum\":1e21,\"maximum\":1.5e21}",
+               "1000000000000000000000\t1499999999999999999999",
+               "999999999999999999999\t1500000000000000000001");
+    check_both("{\"type\":\"number\",\"minimum\":1e-7,\"maximum\":2.5e-7}", "0.0000001\t0.00000025",
+               "0.00000026\t0\t0.00000009");
+    check_both("{\"type\":\"integer\",\"minimum\":0.5,\"maximum\":2.5}", "1\t2", "0\t3");
 }
 END_TEST
 
 /* Every day of the Gregorian calendar in some years. */
 START_TEST(dates_are_days_that_exist)
 {
-    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}, years[] = {1, 4, 1900, 2000, 2023, 2024, 2100, 9999};
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31},
+                     years[] = {1, 4, 1900, 2000, 2023, 2024, 2100, 9999};
     struct grammar *g = make("{\"format\":\"date\"}");
     struct grammar_matcher *m = matcher_of(g);
     for (size_t y = 0; y < sizeof years / sizeof *years; y++)
@@ -914,7 +1047,8 @@ START_TEST(dates_are_days_that_exist)
                 int year = years[y];
                 char text[60];
                 bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-                bool wanted = month >= 1 && month <= 12 && day >= 1 && day <= days[month - 1] + (month == 2 && leap);
+                bool wanted = month >= 1 && month <= 12 && day >= 1 &&
+                              day <= days[month - 1] + (month == 2 && leap);
                 int n = snprintf(text, sizeof text, "\"%04d-%02d-%02d\"", year, month, day);
                 ck_assert_msg(matches(m, text, (size_t)n) == wanted, "%s", text);
             }
@@ -971,7 +1105,8 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("grammar");
-    TCase *gbnf = tcase_create("gbnf"), *work = tcase_create("work"), *languages = tcase_create("languages"), *schema = tcase_create("schema");
+    TCase *gbnf = tcase_create("gbnf"), *work = tcase_create("work"),
+          *languages = tcase_create("languages"), *schema = tcase_create("schema");
     tcase_add_test(gbnf, worked_grammars);
     tcase_add_test(gbnf, masks_are_those_of_the_tokens);
     tcase_add_test(gbnf, bad_grammars_are_refused_by_line_and_rule);
