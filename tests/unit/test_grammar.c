@@ -469,6 +469,18 @@ START_TEST(ambiguity_costs_no_more_than_the_length)
 }
 END_TEST
 
+/* A rule that is reached in two ways by one that is reached in two ways, and so on, is followed once. */
+START_TEST(ways_that_meet_are_followed_together)
+{
+    char text[2000], *at = stpcpy(text, "root ::= a1\n");
+    for (int i = 1; i <= 24; i++)
+        at += sprintf(at, "a%d ::= a%d \"b\" | a%d \"c\"\n", i, i + 1, i + 1);
+    strcpy(at, "a25 ::= \"a\"+");
+    struct grammar_work work = work_of(text, 3);
+    ck_assert_msg(work.steps < 2000, "%llu steps", (unsigned long long)work.steps);
+}
+END_TEST
+
 START_TEST(nesting_is_bounded)
 {
     struct grammar *g = make("root ::= \"[\" root \"]\" | \"x\"");
@@ -1115,6 +1127,7 @@ int main(void)
     tcase_add_test(work, a_hundred_optional_items_cost_what_a_counted_repetition_does);
     tcase_add_test(work, a_long_count_costs_nothing_before_it_is_reached);
     tcase_add_test(work, ambiguity_costs_no_more_than_the_length);
+    tcase_add_test(work, ways_that_meet_are_followed_together);
     tcase_add_test(work, nesting_is_bounded);
     tcase_add_test(work, limits_change_nothing);
     tcase_add_test(work, messages_say_what_is_expected);
