@@ -249,7 +249,8 @@ static int by_number(const void *left, const void *right)
 static uint32_t end_round(struct grammar_matcher *m)
 {
     follow(m);
-    qsort(m->waiting, m->n_waiting, sizeof *m->waiting, by_number);
+    if (m->n_waiting > 1)
+        qsort(m->waiting, m->n_waiting, sizeof *m->waiting, by_number);
     m->pairs = grow(m->pairs, &m->pairs_capacity, m->n_waiting + 1, sizeof *m->pairs);
     size_t n = 0;
     for (; n < m->n_waiting; n++)
