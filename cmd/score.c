@@ -63,23 +63,23 @@ static size_t text_of(const struct scored_token *token, const char **bytes)
 static void add_text(struct json *line, const void *bytes, size_t length)
 {
     json_add(line, ",\"text\":");
-    if (json_string(line, bytes, length))
+    if (json_add_string(line, bytes, length))
         return;
     json_add(line, ",\"bytes\":");
-    json_bytes(line, bytes, length);
+    json_add_bytes(line, bytes, length);
 }
 
 static void add_count(struct json *line, const char *name, uint64_t value)
 {
     json_add(line, name);
-    json_integer(line, value);
+    json_add_integer(line, value);
 }
 
 static void add_real(struct json *line, const char *name, bool known, double value)
 {
     json_add(line, name);
     if (known)
-        json_number(line, value);
+        json_add_number(line, value);
     else
         json_add(line, "null");
 }
