@@ -153,7 +153,7 @@ static inline bool set_has(const struct byte_set *set, unsigned i)
 struct grammar *grammar_build(struct builder *b, uint32_t root, const char *name,
                               struct error *error);
 
-/* ---- JSON (json.c, number.c, pattern.c) ---------------------------------------------------- */
+/* ---- JSON (json.c, number.c, pattern.c, lengths.c) ----------------------------------------- */
 
 /* White space that JSON allows between its tokens, bounded: nothing, one space, or one or two
  * newlines and up to 20 spaces or tabs. */
@@ -193,10 +193,14 @@ struct bound {
 expression texts_of_bounded(struct builder *b, const struct bound *low, const struct bound *high,
                             bool integer);
 
-/* The strings (without quotes, escaped as JSON) that a regular expression of ECMA-262 matches
- * anywhere in them; *low and *high are the least and greatest number of characters. */
-bool texts_of_pattern(struct builder *b, const char *pattern, size_t length, expression *e,
-                      uint64_t *low, uint64_t *high, struct error *error);
+/* The strings (without quotes, escaped as JSON) of least..most characters (UINT64_MAX: no bound)
+ * that a regular expression of ECMA-262 matches anywhere in them. */
+bool texts_of_pattern(struct builder *b, const char *pattern, size_t length, uint64_t least,
+                      uint64_t most, expression *e, struct error *error);
+/* Of the texts of an expression without recursion, whose rules are one character each, those of
+ * least..most characters.  False where that takes too many rules. */
+bool expression_of_length(struct builder *b, expression e, uint64_t least, uint64_t most,
+                          expression *limited);
 /* Strings of a format (without quotes), or NOTHING for an unknown one. */
 expression texts_of_format(struct builder *b, const char *format, uint64_t *low, uint64_t *high);
 

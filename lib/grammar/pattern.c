@@ -20,6 +20,7 @@ struct regex {
     struct builder *b;
     const uint8_t *at, *end, *begin;
     int depth;
+    bool marked; /* characters are rules: what has so many of them can be told */
     struct error *error;
 };
 
@@ -59,11 +60,24 @@ static bool accept(struct regex *r, const char *text)
     return here;
 }
 
+/* One of these characters. */
+static expression one_of(struct regex *r, struct code_points *set)
+{
+    expression e = texts_of_characters(r->b, set);
+    if (!r->marked || e == NOTHING)
+        return e;
+    char name[40];
+    int n = snprintf(name, sizeof name, " characters %u", e);
+    uint32_t rule = builder_rule(r->b, name, (size_t)n, 0);
+    builder_define(r->b, rule, e);
+    return expression_rule(r->b, rule);
+}
+
 static struct piece any_text(struct regex *r)
 {
     struct code_points all = {0};
     code_points_negate(&all);
-    expression e = expression_repeat(r->b, texts_of_characters(r->b, &all), 0, FOREVER);
+    expression e = expression_repeat(r->b, one_of(r, &all), 0, FOREVER);
     free(all.range);
     return (struct piece){e, 0, UINT64_MAX};
 }
@@ -250,7 +264,7 @@ static bool parse_atom(struct regex *r, struct piece *one)
             code_points_add(&set, code, code);
     }
     if (ok)
-        *one = (struct piece){texts_of_characters(r->b, &set), 1, 1};
+        *one = (struct piece){one_of(r, &set), 1, 1};
     free(set.range);
     return ok;
 }
@@ -350,19 +364,29 @@ static bool parse_alternatives(struct regex *r, struct piece *all, bool top)
     return ok;
 }
 
-bool texts_of_pattern(struct builder *b, const char *pattern, size_t length, expression *e,
-                      uint64_t *low, uint64_t *high, struct error *error)
+static bool parse(struct builder *b, const char *pattern, size_t length, bool marked,
+                  struct piece *all, struct error *error)
 {
+    const uint8_t *begin = (const uint8_t *)pattern;
     struct regex r = {.b = b,
-                      .at = (const uint8_t *)pattern,
-                      .begin = (const uint8_t *)pattern,
-                      .end = (const uint8_t *)pattern + length,
+                      .at = begin,
+                      .begin = begin,
+                      .end = begin + length,
+                      .marked = marked,
                       .error = error};
+    return parse_alternatives(&r, all, true);
+}
+
+bool texts_of_pattern(struct builder *b, const char *pattern, size_t length, uint64_t least,
+                      uint64_t most, expression *e, struct error *error)
+{
     struct piece all;
-    if (!parse_alternatives(&r, &all, true))
+    if (!parse(b, pattern, length, false, &all, error))
         return false;
-    *e = all.e;
-    *low = all.low;
-    *high = all.high;
-    return true;
+    *e = all.low > most || all.high < least ? NOTHING : all.e;
+    if (*e == NOTHING || (all.low >= least && all.high <= most))
+        return true;
+    return parse(b, pattern, length, true, &all, error) &&
+           (expression_of_length(b, all.e, least, most, e) ||
+            error_set(error, STATUS_INPUT, "its states and the lengths beside it are too many"));
 }

@@ -430,50 +430,43 @@ static bool compile_part(struct schemas *s, const json_t *schema, const char *pa
     return ok;
 }
 
-/* Texts of a pattern or a format are bound by their own lengths: those that are asked for must
- * allow them all, or the pattern must be characters of one kind. */
-static bool check_length(struct schemas *s, const json_t *flat, const char *keyword, expression *e,
-                         uint64_t low, uint64_t high)
+/* Texts of a format have their own lengths: those that are asked for must allow them all. */
+static bool compile_format(struct schemas *s, const json_t *format, uint64_t least, uint64_t most,
+                           expression *e)
 {
-    uint64_t least = schema_size(flat, "minLength", 0),
-             most = schema_size(flat, "maxLength", UINT64_MAX);
-    const struct expression_node *node = &s->b.node[*e];
-    if (low >= least && high <= most)
-        return true;
-    if (low > most || high < least || least > most) {
+    uint64_t low, high;
+    *e = texts_of_format(&s->b, json_string_value(format), &low, &high);
+    if (*e == NOTHING)
+        return schema_fail(s, "format '%.60s' is not supported", json_string_value(format));
+    if (low > most || high < least)
         *e = NOTHING;
-        return true;
-    }
-    if (node->kind == KIND_REPEAT && node->low == low &&
-        (node->high == high || (node->high == FOREVER && high == UINT64_MAX))) {
-        *e = expression_repeat(&s->b, node->a, (uint32_t)(low > least ? low : least),
-                               most < high ? (uint32_t)most : node->high);
-        return true;
-    }
-    return schema_fail(s, "'%s' beside '%s' is supported only where that allows no other length",
-                       high > most ? "maxLength" : "minLength", keyword);
+    else if (low < least || high > most)
+        return schema_fail(
+            s, "'%s' beside 'format' is supported only where that allows no other length",
+            high > most ? "maxLength" : "minLength");
+    return true;
 }
 
 static bool compile_string(struct schemas *s, const json_t *flat, expression *e)
 {
     const json_t *pattern = json_object_get(flat, "pattern"),
                  *format = json_object_get(flat, "format");
-    uint64_t low = schema_size(flat, "minLength", 0),
-             high = schema_size(flat, "maxLength", FOREVER);
+    uint64_t least = schema_size(flat, "minLength", 0),
+             most = schema_size(flat, "maxLength", UINT64_MAX);
     struct error error;
     if (pattern && format)
         return schema_fail(s, "'pattern' beside 'format' is not supported");
     if (!pattern && !format) {
-        *e = low <= high ? texts_of_string(&s->b, (uint32_t)low, (uint32_t)high) : NOTHING;
+        *e = least <= most ? texts_of_string(&s->b, (uint32_t)least,
+                                             most == UINT64_MAX ? FOREVER : (uint32_t)most)
+                           : NOTHING;
         return true;
     }
-    if (pattern && !texts_of_pattern(&s->b, json_string_value(pattern), json_string_length(pattern),
-                                     e, &low, &high, &error))
-        return schema_fail(s, "'pattern': %s", error.text);
-    if (format && (*e = texts_of_format(&s->b, json_string_value(format), &low, &high)) == NOTHING)
-        return schema_fail(s, "format '%.60s' is not supported", json_string_value(format));
-    if (!check_length(s, flat, pattern ? "pattern" : "format", e, low, high))
+    if (format && !compile_format(s, format, least, most, e))
         return false;
+    if (pattern && !texts_of_pattern(&s->b, json_string_value(pattern), json_string_length(pattern),
+                                     least, most, e, &error))
+        return schema_fail(s, "'pattern': %s", error.text);
     *e = SEQUENCE(&s->b, text(s, "\""), *e, text(s, "\""));
     return true;
 }

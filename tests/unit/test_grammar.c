@@ -469,7 +469,8 @@ START_TEST(ambiguity_costs_no_more_than_the_length)
 }
 END_TEST
 
-/* A rule that is reached in two ways by one that is reached in two ways, and so on, is followed once. */
+/* A rule that is reached in two ways by one that is reached in two ways, and so on, is followed
+ * once. */
 START_TEST(ways_that_meet_are_followed_together)
 {
     char text[2000], *at = stpcpy(text, "root ::= a1\n");
@@ -836,6 +837,16 @@ static const struct {
      "\"ab\"\t\"\xc3\xa9\\n\\ud83d\\ude00\"", "\"a\"\t\"abcd\""},
     {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"maxLength\":3}", "\"a\"\t\"aaa\"",
      "\"\"\t\"aaaa\""},
+    {"{\"pattern\":\"^[a-z][a-z0-9_]*$\",\"minLength\":2,\"maxLength\":4}", "\"ab\"\t\"a1_z\"",
+     "\"a\"\t\"abcde\"\t\"1a\"\t\"\""},
+    {"{\"pattern\":\"^(aa|bbb)*$\",\"minLength\":5}",
+     "\"aabbb\"\t\"bbbaa\"\t\"aaaaaa\"\t\"bbbaaaabbb\"",
+     "\"aa\"\t\"aaaa\"\t\"bbb\"\t\"aaaaa\"\t\"\""},
+    {"{\"pattern\":\"x\",\"maxLength\":3}", "\"x\"\t\"\xc3\xa9x\\n\"\t\"xxx\"",
+     "\"abc\"\t\"abcx\"\t\"\""},
+    {"{\"pattern\":\"^(a?b?){0,50}c$\",\"maxLength\":3}", "\"c\"\t\"abc\"\t\"bac\"",
+     "\"abac\"\t\"ab\""},
+    {"{\"pattern\":\"^(..)*$\",\"minLength\":3,\"maxLength\":5}", "\"abcd\"", "\"abc\"\t\"abcde\""},
     {"{\"pattern\":\"b\"}", "\"b\"\t\"abc\"\t\"\\\"b\\n\"", "\"a\"\t\"\"\t1"},
     {"{\"pattern\":\"^(\\\\([0-9]{3}\\\\))?[0-9]{3}-[0-9]{4}$\"}",
      "\"555-1212\"\t\"(888)555-1212\"", "\"(888)555-1212 ext. 532\"\t\"(800)FLOWERS\""},
@@ -950,7 +961,13 @@ START_TEST(bad_schemas_are_refused_by_name)
         {"{\"pattern\":\"(a\"}", "a group in parentheses does not end"},
         {"{\"pattern\":\"a)\"}", "there is no '(' for this ')'"},
         {"{\"pattern\":\"a^b\"}", "'^' is supported at the ends of the pattern only"},
-        {"{\"pattern\":\"^ab+$\",\"maxLength\":3}", "'maxLength' beside 'pattern'"},
+        {"{\"format\":\"date-time\",\"maxLength\":30}", "'maxLength' beside 'format'"},
+        {"{\"pattern\":\"^(ab|[c-e]{1,300}){90}$\",\"maxLength\":2000}",
+         "its states and the lengths beside it are too many"},
+        {"{\"pattern\":\"^(a?b?c?){1000}$\",\"maxLength\":2000}",
+         "its states and the lengths beside it are too many"},
+        {"{\"pattern\":\"^(..)*$\",\"minLength\":3,\"maxLength\":3}",
+         "schema '#' matches no text that ends"},
         {"{\"pattern\":\"a\",\"format\":\"date\"}", "'pattern' beside 'format'"},
         {"{\"enum\":[\"a\"],\"pattern\":\"b\"}", "'enum' beside other keywords"},
         {"{\"$ref\":\"other.json\"}",
