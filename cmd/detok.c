@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const char *model, *output_path;
-static bool raw, special, json;
+static bool raw, special, null, json;
 static int64_t only = -1;
 
 static const struct option_spec options[] = {
@@ -18,6 +18,7 @@ static const struct option_spec options[] = {
     ROW_JSON(&json, 0),
     {0, "special", NULL, OPTION_FLAG, &special, 0, 0, "show control tokens as their texts", 0},
     {0, "sequence", "N", OPTION_INTEGER, &only, 0, UINT32_MAX, "only the text of this sequence", 0},
+    ROW_NULL(&null, 0),
     ROW_OUTPUT(&output_path),
     {0},
 };
@@ -28,8 +29,7 @@ struct passage {
     struct text_flow flow;
     size_t n_tokens; /* whose text is in the flow */
     bool first;      /* the next one begins the text */
-    bool seen;       /* it had records that are about text */
-    bool ended, dropped, printed;
+    bool ended, printed;
     struct json whole; /* --json: what was taken from the flow, as bytes */
 };
 
@@ -38,8 +38,8 @@ static struct vocab *vocab;
 static struct output output;
 static struct passage *passages; /* by the sequence's index */
 static size_t n_passages, passages_capacity;
-static size_t current; /* the one that is streamed; those after it wait for its end */
-static bool separate;  /* something was printed before the current one */
+static struct text_order order; /* the current one is streamed; those after it wait for its end */
+static bool separate;           /* something was printed before the current one */
 
 static struct passage *passage_of(const struct sequence *sequence)
 {
@@ -72,6 +72,24 @@ static void take_logprobs(const struct record *record)
     logprobs.waiting = true;
     logprobs.sequence = record->sequence;
     logprobs.position = record->position;
+}
+
+/* The SCORE record that came last: it is about the next END of its sequence. */
+static struct {
+    bool waiting;
+    uint32_t sequence;
+    double score, sum;
+} score;
+
+static void take_score(const struct record *record)
+{
+    const uint8_t *payload = reader_payload(reader, NULL);
+    if (record->raw_length != RECORD_SCORE_BYTES)
+        reader_die(reader, STATUS_INPUT, "expected %d bytes, found %llu", RECORD_SCORE_BYTES, (unsigned long long)record->raw_length);
+    score.waiting = true;
+    score.sequence = record->sequence;
+    score.score = load_f64(payload);
+    score.sum = load_f64(payload + 8);
 }
 
 /* A text, and its bytes where it is not UTF-8. */
@@ -177,8 +195,15 @@ static void print_end(struct passage *passage, uint32_t sequence, const struct e
         json_add(&line, ",\"matched\":");
         json_add_string(&line, end->text, end->text_length);
     }
-    if (!passage->dropped)
+    if (!end || end->reason != END_DROPPED)
         add_text(&line, passage->whole.text, passage->whole.length);
+    if (score.waiting && score.sequence == sequence) {
+        json_add(&line, ",\"score\":");
+        json_number(&line, score.score);
+        json_add(&line, ",\"sum\":");
+        json_number(&line, score.sum);
+        score.waiting = false;
+    }
     print_line(&line);
 }
 
@@ -215,28 +240,51 @@ static void cut_tokens(struct passage *passage, const struct sequence *sequence)
     passage->first |= passage->n_tokens == 0;
 }
 
-static void end_text(struct passage *passage, const struct record *record)
+static void end_passage(void)
+{
+    separate = true;
+    if (null)
+        output_write(&output, "", 1);
+}
+
+/* A dropped text goes as far as it was not shown, and its number may come back for another. */
+static void drop_text(struct passage *passage, const struct sequence *sequence)
+{
+    if (passage->printed && !json)
+        end_passage();
+    text_order_remove(&order, sequence->index);
+    text_flow_free(&passage->flow);
+    json_free(&passage->whole);
+    *passage = (struct passage){.flow.raw = raw, .first = true};
+}
+
+static void end_text(struct passage *passage, const struct sequence *sequence, const struct record *record)
 {
     struct error error;
     struct end end;
     if (!end_decode(&end, reader_used_payload(reader), (size_t)record->raw_length, &error))
         reader_die(reader, error.status, "%s", error.text);
+    if (end.reason == END_DROPPED) {
+        drop_text(passage, sequence);
+        if (json)
+            print_end(passage, record->sequence, &end);
+        passage->printed = false;
+        return;
+    }
+    text_order_add(&order, sequence->index, TEXT_NONE);
     passage->ended = true;
-    passage->dropped = end.reason == END_DROPPED;
-    if (passage->dropped)
-        text_flow_drop(&passage->flow);
-    else
-        text_flow_end(&passage->flow, end.trim);
+    text_flow_end(&passage->flow, end.trim);
     if (json)
         print_end(passage, record->sequence, &end);
 }
 
+/* Texts are separated by a newline, or each is ended by a NUL. */
 static void print_passage(struct passage *passage)
 {
     const uint8_t *bytes;
     size_t length = text_flow_take(&passage->flow, &bytes);
-    bool line = separate && !passage->printed && (length || (passage->ended && !passage->dropped));
-    if (line)
+    bool line = separate && !passage->printed && (length || passage->ended);
+    if (line && !null)
         output_write(&output, "\n", 1);
     passage->printed |= line || length;
     if (length)
@@ -246,37 +294,36 @@ static void print_passage(struct passage *passage)
 /* Prints what may be printed: of the current sequence, and of the next ones when it has ended. */
 static void print_ready(void)
 {
-    while (current < n_passages) {
-        struct passage *passage = &passages[current];
+    while (order.current != TEXT_NONE) {
+        struct passage *passage = &passages[order.current];
         print_passage(passage);
-        if (!passage->ended || current + 1 == n_passages)
+        if (!passage->ended || !text_order_advance(&order))
             return; /* a last one stays current: its text may go on */
-        separate |= !passage->dropped || passage->printed;
-        current++;
+        end_passage();
     }
 }
 
 /* At the end of the input nothing waits any longer. */
 static void print_rest(void)
 {
-    for (size_t i = 0; i < n_passages; i++) {
+    for (size_t i = order.first; i != TEXT_NONE; i = order.place[i].next) {
         struct passage *passage = &passages[i];
-        if (!passage->seen || passage->dropped || (i < current && passage->flow.length == 0))
+        if (order.place[i].passed && passage->flow.length == 0)
             continue;
         passage->ended = true;
-        passage->printed &= i == current;
+        passage->printed &= i == order.current;
         text_flow_end(&passage->flow, 0);
         print_passage(passage);
-        separate = true;
+        end_passage();
     }
 }
 
 /* The same in lines: texts that have not ended. */
 static void print_unended(void)
 {
-    for (size_t i = 0; i < n_passages; i++) {
+    for (size_t i = order.first; i != TEXT_NONE; i = order.place[i].next) {
         struct passage *passage = &passages[i];
-        if (!passage->seen || passage->ended)
+        if (passage->ended)
             continue;
         text_flow_end(&passage->flow, 0);
         print_end(passage, reader_sequence_at(reader, i)->id, NULL);
@@ -293,25 +340,34 @@ static void check_vocabulary(const struct record *record)
                    facts ? " (model '" : "", facts ? facts->name : "", facts ? "')" : "", model, expected);
 }
 
+static size_t source_of(const struct record *record)
+{
+    if (record->type != RECORD_FORK)
+        return TEXT_NONE;
+    return reader_sequence(reader, load_u32(reader_used_payload(reader)))->index;
+}
+
 static void show(const struct record *record)
 {
     const struct sequence *sequence = reader_sequence(reader, record->sequence);
     struct passage *passage = passage_of(sequence);
-    passage->seen = true;
+    if (record->type != RECORD_END)
+        text_order_add(&order, sequence->index, source_of(record));
     if (record->type == RECORD_TOKENS) {
         check_vocabulary(record);
-        passage->ended = passage->dropped = false;
+        passage->ended = false;
         add_tokens(passage, sequence, json);
     } else if (record->type == RECORD_FORK) {
+        passage->ended = false;
         cut_tokens(passage, sequence);
         add_tokens(passage, sequence, false);
         if (json)
             print_fork(record);
     } else {
-        end_text(passage, record);
+        end_text(passage, sequence, record);
     }
     if (only >= 0)
-        current = sequence->index;
+        text_order_show(&order, sequence->index);
     if (!json)
         print_ready();
 }
@@ -322,6 +378,9 @@ int main(int argc, char **argv)
     int first = options_parse(&program, argc, argv, NULL, NULL);
 
     struct error error;
+    if (json && null)
+        die(STATUS_USAGE, "give --json or --null, not both");
+    text_order_init(&order);
     output_open(&output, output_path, false, false);
     reader = reader_open(argv + first, argc - first);
     model = model_path(model);
@@ -336,6 +395,8 @@ int main(int argc, char **argv)
             show(&record);
         else if (json && record.type == RECORD_LOGPROBS)
             take_logprobs(&record);
+        else if (json && record.type == RECORD_SCORE)
+            take_score(&record);
     }
     if (only >= 0 && !reader_sequence(reader, (uint32_t)only))
         reader_die(reader, STATUS_INPUT, "no sequence %u in the input", (unsigned)only);
@@ -351,6 +412,7 @@ int main(int argc, char **argv)
     }
     free(logprobs.payload);
     free(passages);
+    text_order_free(&order);
     vocab_close(vocab);
     gguf_close(gguf);
     reader_close(reader);

@@ -14,12 +14,14 @@
 #include <unistd.h>
 
 static const char *model, *prompt, *file, *state, *trace, *system_prompt, *user, *template;
-static bool echo, verbose, json, chat;
-static int64_t logprobs = -1;
+static bool echo, verbose, lines, json, chat;
+static int64_t continuations = 1, logprobs = -1;
 
 enum {
     TO_FILTERS = TO_PENALIZE | TO_CONSTRAIN,
-    TO_ALL = TO_TOKENIZE | TO_PREFILL | TO_DECODE | TO_FILTERS | TO_SAMPLE | TO_DETOK,
+    TO_SELECT = TO_SAMPLE | TO_BEAM, /* one of them */
+    TO_OPTIONAL = TO_FILTERS | TO_BEAM,
+    TO_ALL = TO_TOKENIZE | TO_PREFILL | TO_DECODE | TO_FILTERS | TO_SELECT | TO_DETOK,
     TO_MODEL = TO_PREFILL | TO_DECODE,
 };
 static const struct option_spec options[] = {
@@ -32,6 +34,7 @@ static const struct option_spec options[] = {
     ROW_TEMPLATE(&template, TO_TOKENIZE),
     ROW_SPECIAL(NULL, TO_TOKENIZE),
     ROW_BOS(NULL, TO_TOKENIZE),
+    ROW_LINES(&lines, TO_TOKENIZE),
     ROW_PRE(NULL, TO_TOKENIZE),
     ROW_CONTEXT(NULL, TO_MODEL),
     ROW_BATCH(NULL, TO_PREFILL),
@@ -63,7 +66,11 @@ static const struct option_spec options[] = {
     ROW_JSON_SCHEMA(NULL, TO_CONSTRAIN),
     ROW_JSON_SCHEMA_FILE(NULL, TO_CONSTRAIN),
     ROW_ANY_JSON(NULL, TO_CONSTRAIN),
-    ROW_PREDICT(NULL, TO_SAMPLE),
+    ROW_PREDICT(NULL, TO_SELECT),
+    ROW_CONTINUATIONS(&continuations, TO_SELECT),
+    ROW_BEAM_WIDTH(NULL, TO_BEAM),
+    ROW_LENGTH_PENALTY(NULL, TO_BEAM),
+    ROW_EARLY_STOPPING(NULL, TO_BEAM),
     ROW_TEMPERATURE(NULL, TO_SAMPLE),
     ROW_TOP_K(NULL, TO_SAMPLE),
     ROW_TOP_P(NULL, TO_SAMPLE),
@@ -78,14 +85,15 @@ static const struct option_spec options[] = {
     ROW_MIROSTAT(NULL, TO_SAMPLE),
     ROW_LOGPROBS(&logprobs, TO_SAMPLE),
     ROW_SEED(NULL, TO_SAMPLE),
-    ROW_STOP(NULL, TO_SAMPLE),
-    ROW_IGNORE_EOS(NULL, TO_SAMPLE),
+    ROW_STOP(NULL, TO_SELECT),
+    ROW_IGNORE_EOS(NULL, TO_SELECT),
     {0, "echo", NULL, OPTION_FLAG, &echo, 0, 0, "print what came before the continuation too", 0},
     ROW_RAW(NULL, TO_DETOK),
+    ROW_NULL(NULL, TO_DETOK),
     ROW_JSON(&json, TO_DETOK),
     {0, "trace", "[=FILE]", OPTION_TEXT, &trace, 0, 0,
      "a line per step on standard error, or tab-separated in FILE", 0},
-    ROW_VERBOSE(&verbose, TO_MODEL | TO_SAMPLE),
+    ROW_VERBOSE(&verbose, TO_MODEL | TO_SELECT),
     {0},
 };
 static const struct program program = {"[TEXT ... | -]", "Continue a text: the whole loop, closed.", options};
@@ -111,7 +119,7 @@ static struct stage {
     const char *program;
     unsigned bit;
     enum link link;
-    bool optional; /* started only when an option is given that is for filters alone */
+    bool optional; /* started only when an option is given that is for such stages alone */
     bool used;
     struct arguments words;
 } stages[] = {
@@ -121,6 +129,7 @@ static struct stage {
     {.program = "penalize", .bit = TO_PENALIZE, .link = TO_INPUT, .optional = true},
     {.program = "constrain", .bit = TO_CONSTRAIN, .link = TO_INPUT, .optional = true},
     {.program = "sample", .bit = TO_SAMPLE, .link = TO_ANSWERS},
+    {.program = "beam", .bit = TO_BEAM, .link = TO_ANSWERS, .optional = true},
     {.program = "detok", .bit = TO_DETOK, .link = TO_OUTPUT},
 };
 enum { N_STAGES = sizeof stages / sizeof *stages };
@@ -171,11 +180,20 @@ static void choose_stages(const struct given *given, size_t n_given)
         stage->used = !stage->optional;
         for (size_t i = 0; i < n_given; i++) {
             unsigned forward = given[i].option->forward;
-            stage->used |= (forward & stage->bit) && !(forward & ~(unsigned)TO_FILTERS);
+            stage->used |= (forward & stage->bit) && !(forward & ~(unsigned)TO_OPTIONAL);
         }
         if (logprobs >= 0 && (stage->bit & TO_FILTERS))
             add(&stage->words, "--keep-raw"); /* the model's log-probabilities are wanted */
     }
+    stage_of(TO_SAMPLE)->used = !stage_of(TO_BEAM)->used;
+}
+
+/* Beam search draws nothing. */
+static void refuse_draws(const struct given *given, size_t n_given)
+{
+    for (size_t i = 0; i < n_given && stage_of(TO_BEAM)->used; i++)
+        if (given[i].option->forward == TO_SAMPLE)
+            die(STATUS_USAGE, "--%s is an option of sample, but beam search takes its place", given[i].option->name);
 }
 
 /* Our standard input is the text and our standard output the continuation: neither is a state too. */
@@ -231,23 +249,54 @@ static void check_chat(void)
 struct tap {
     struct report report;
     struct relay relay[2]; /* questions, answers */
-    bool begun; /* the first logits have passed */
+    uint32_t *begun; /* sequences whose first logits have passed, or that are copies; ascending */
+    size_t n_begun, capacity;
 };
+
+/* Where a sequence stands, or would, in the ascending list. */
+static size_t begun_at(const struct tap *tap, uint32_t sequence)
+{
+    size_t low = 0, high = tap->n_begun;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (tap->begun[middle] < sequence)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* What comes before the first logits of a sequence is what there was. */
+static void echo_question(struct tap *tap, const struct record *record, const uint8_t *payload)
+{
+    bool begins = record->type == RECORD_LOGITS || record->type == RECORD_FORK;
+    size_t at = begun_at(tap, record->sequence);
+    if ((!begins && record->type != RECORD_TOKENS) || (at < tap->n_begun && tap->begun[at] == record->sequence))
+        return;
+    if (!begins) {
+        outlet_put_record(&tap->relay[1].out[1], &tap->relay[0], record, payload);
+        return;
+    }
+    tap->begun = grow(tap->begun, &tap->capacity, tap->n_begun + 1, sizeof *tap->begun);
+    memmove(tap->begun + at + 1, tap->begun + at, (tap->n_begun++ - at) * sizeof *tap->begun);
+    tap->begun[at] = record->sequence;
+}
 
 static void see_question(void *context, const struct record *record, const uint8_t *payload)
 {
     struct tap *tap = context;
     report_question(&tap->report, record, payload);
-    tap->begun |= record->type == RECORD_LOGITS;
-    if (echo && !tap->begun && record->type == RECORD_TOKENS) {
-        outlet_put(&tap->relay[1].out[1], tap->relay[0].header, RECORD_HEADER);
-        outlet_put(&tap->relay[1].out[1], payload, (size_t)record_padded(record->length));
-    }
+    if (echo)
+        echo_question(tap, record, payload);
 }
 
 static void see_answer(void *context, const struct record *record, const uint8_t *payload)
 {
-    report_answer(&((struct tap *)context)->report, record, payload);
+    struct tap *tap = context;
+    report_answer(&tap->report, record, payload);
+    if (echo)
+        outlet_put_record(&tap->relay[1].out[1], &tap->relay[1], record, payload);
 }
 
 static struct vocab *open_vocabulary(struct gguf **gguf)
@@ -292,7 +341,7 @@ static void start_stages(struct pipeline *pipeline, struct tap *tap, bool reads_
             in = tapped[0];
         } else if (stage->link == TO_ANSWERS) {
             pipeline_pipe(tapped);
-            tap->relay[1] = (struct relay){.in = next[0], .out = {{.fd = back[1]}, {.fd = tapped[1]}},
+            tap->relay[1] = (struct relay){.in = next[0], .out = {{.fd = back[1]}, {.fd = tapped[1]}}, .apart = echo,
                                            .see = watched ? see_answer : NULL, .context = tap};
             in = tapped[0];
         }
@@ -327,11 +376,14 @@ int main(int argc, char **argv)
     choose_stages(given, n_given);
     refuse_streams(given, n_given);
     check_chat();
+    refuse_draws(given, n_given);
+    if (trace && (lines || continuations > 1 || stage_of(TO_BEAM)->used))
+        die(STATUS_USAGE, "--trace follows one sequence: it goes with neither --lines nor -N nor beam search");
     bool reads_input = text_arguments(&stage_of(TO_TOKENIZE)->words, argv + first, argc - first);
     add(&stage_of(TO_PREFILL)->words, "--mpi=never");
     add(&stage_of(TO_DECODE)->words, "--stream");
     if (chat)
-        stop_at_turn(&stage_of(TO_SAMPLE)->words);
+        stop_at_turn(&stage_of(stage_of(TO_BEAM)->used ? TO_BEAM : TO_SAMPLE)->words);
     if (state) {
         add(&stage_of(TO_PREFILL)->words, state);
         add(&stage_of(TO_PREFILL)->words, "-");
@@ -362,6 +414,7 @@ int main(int argc, char **argv)
         arguments_free(&stages[i].words);
     pipeline_free(&pipeline, tap.relay, 2);
     report_free(&tap.report);
+    free(tap.begun);
     vocab_close(vocab);
     gguf_close(gguf);
     free(given);

@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8, TO_DETOK = 16, TO_PENALIZE = 32, TO_CONSTRAIN = 64 };
+enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8, TO_DETOK = 16, TO_PENALIZE = 32, TO_CONSTRAIN = 64, TO_BEAM = 128 };
 
 #define ROW_MODEL(target, forward)                                                                           \
     {'m', "model", "FILE", OPTION_TEXT, target, 0, 0, "GGUF model (default: $UNROLL_MODEL, else the small model)", forward}
@@ -45,6 +45,8 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
     {0, "special", NULL, OPTION_FLAG, target, 0, 0, "texts of special tokens in the text become these tokens", forward}
 #define ROW_BOS(target, forward) \
     {0, "bos", "auto|always|never", OPTION_CHOICE, target, 0, 0, "whether the text begins with BOS (auto: as the model wants)", forward}
+#define ROW_LINES(target, forward) \
+    {0, "lines", NULL, OPTION_FLAG, target, 0, 0, "each line of the text is a sequence of its own", forward}
 #define ROW_PRE(target, forward) \
     {0, "pre", "NAME", OPTION_TEXT, target, 0, 0, "pre-tokeniser, in the place of the one the model names", forward}
 
@@ -88,6 +90,14 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
     {0, "logprobs", "K", OPTION_INTEGER, target, 0, 1048576, "tell log-probabilities of each token and of the K best", forward}
 #define ROW_SEED(target, forward) \
     {'s', "seed", "N|random", OPTION_SEED, target, 0, 0, "seed of the draws (default 0)", forward}
+#define ROW_CONTINUATIONS(target, forward) \
+    {'N', "continuations", "COUNT", OPTION_INTEGER, target, 1, 1000000, "this many continuations of each sequence (1)", forward}
+#define ROW_BEAM_WIDTH(target, forward) \
+    {0, "beam-width", "W", OPTION_INTEGER, target, 1, 4096, "beam search: the most probable W hypotheses go on (beam: 4)", forward}
+#define ROW_LENGTH_PENALTY(target, forward) \
+    {0, "length-penalty", "A", OPTION_REAL, target, -10, 10, "their score is the sum of log-probabilities / length^A (1)", forward}
+#define ROW_EARLY_STOPPING(target, forward)                                                                  \
+    {0, "early-stopping", "auto|always|never", OPTION_CHOICE, target, 0, 0, "whether the search ends when W hypotheses have", forward}
 #define ROW_STOP(target, forward) \
     {0, "stop", "TEXT", OPTION_TEXTS, target, 0, 0, "end before this text appears (may be given again)", forward}
 #define ROW_IGNORE_EOS(target, forward) \
@@ -145,5 +155,8 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
     {0, "json", NULL, OPTION_FLAG, target, 0, 0, "a JSON object in a line for each token, and for the end of each text", forward}
 #define ROW_RAW(target, forward) \
     {0, "raw", NULL, OPTION_FLAG, target, 0, 0, "write each token's bytes at once, even half a character", forward}
+
+#define ROW_NULL(target, forward) \
+    {'0', "null", NULL, OPTION_FLAG, target, 0, 0, "end each text with a NUL, in the place of newlines between them", forward}
 
 #endif

@@ -2,25 +2,26 @@
 #include "options.h"
 #include "record/record.h"
 #include "select/select.h"
+#include "stage/answer.h"
+#include "stage/copies.h"
 #include "stage/naming.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct select_options chain = {.typical = 1, .top_p = 1, .xtc_threshold = 0.1, .dynatemp_exponent = 1};
 static struct seed seed;
 static struct texts stops;
-static int64_t limit = -1, n_logprobs = -1;
+static int64_t limit = -1, continuations = 1, n_logprobs = -1;
 static const char *output_path, *order, *mirostat;
 static struct naming naming;
 static bool ignore_eos, force, verbose;
 
 static const struct option_spec options[] = {
     ROW_PREDICT(&limit, 0),
+    ROW_CONTINUATIONS(&continuations, 0),
     ROW_TEMPERATURE(&chain.temperature, 0),
     ROW_TOP_K(&chain.top_k, 0),
     ROW_TOP_P(&chain.top_p, 0),
@@ -49,6 +50,7 @@ static const struct program program = {
 /* What we know of a sequence beside what the reader does. */
 struct turn {
     bool ended;
+    uint32_t answered; /* position of the last token that we chose; 0: none */
     int64_t n_selected;
     uint32_t stop_state, read; /* the matcher's, after the tokens at positions before `read` */
 };
@@ -56,6 +58,9 @@ struct turn {
 static struct record_reader *reader;
 static struct output output;
 static struct record_writer writer = {.output = &output};
+static struct selector *selector;
+static struct stop_matcher *matcher; /* NULL: no stop strings */
+static struct copies *copies;
 static struct turn *turns; /* by the sequence's index */
 static size_t n_turns, turns_capacity;
 static bool closed;
@@ -68,43 +73,35 @@ static struct turn *turn_of(const struct sequence *sequence)
     return &turns[sequence->index];
 }
 
-/* The state of the matcher before the answer is a function of the generated tokens that the stream
- * holds, not of what this process chose: so one process for each token finds what the loop finds. */
-static void read_text(const struct stop_matcher *matcher, const struct vocab *vocab, struct turn *turn,
-                      const struct sequence *sequence)
-{
-    struct stop_match match;
-    if (turn->read < sequence->first)
-        turn->read = sequence->first;
-    for (; turn->read < sequence->first + sequence->n_tokens; turn->read++) {
-        uint32_t at = turn->read - sequence->first;
-        const char *bytes;
-        size_t length = vocab_piece(vocab, sequence->tokens[at], false, &bytes);
-        if (sequence->flags[at] & RECORD_GENERATED)
-            stop_feed(matcher, &turn->stop_state, bytes, length, &match);
-        else
-            turn->stop_state = 0;
-    }
-}
-
 /* After FORK the sequence's text is another. */
 static void read_again(struct turn *turn)
 {
     turn->stop_state = turn->read = 0;
 }
 
+static void tell_end(const struct turn *turn, const struct record *token, int64_t continuation, uint32_t id, const struct end *end)
+{
+    char which[40] = "";
+    if (continuation > 0)
+        snprintf(which, sizeof which, ", continuation %" PRId64, continuation);
+    if (verbose)
+        warn("sequence %u%s: end (%s) at position %u, after %" PRId64 " tokens", token->sequence, which,
+             end_reason_name(end->reason), token->position + (id != RECORD_NO_TOKEN), turn->n_selected);
+}
+
+static struct record end_record(const struct record *token, uint32_t position)
+{
+    return (struct record){.type = RECORD_END, .sequence = token->sequence, .position = position, .binding = token->binding};
+}
+
 /* Ends the sequence, after a token where `id` is one. */
 static void finish(struct turn *turn, const struct record *token, uint32_t id, const struct end *end)
 {
     uint8_t payload[RECORD_MAX_SMALL];
-    struct record record = {.type = RECORD_END, .sequence = token->sequence, .position = token->position,
-                            .binding = token->binding};
     turn->ended = true;
-    if (verbose)
-        warn("sequence %u: end (%s) at position %u, after %" PRId64 " tokens", token->sequence, end_reason_name(end->reason),
-             token->position + (id != RECORD_NO_TOKEN), turn->n_selected);
+    tell_end(turn, token, 0, id, end);
     if (id == RECORD_NO_TOKEN)
-        record_write(&writer, record, payload, end_encode(end, payload));
+        record_write(&writer, end_record(token, token->position), payload, end_encode(end, payload));
     else
         record_write_token_and_end(&writer, *token, id, end);
 }
@@ -146,8 +143,8 @@ static const float *model_logits(const struct record *record, const float *logit
 }
 
 /* Before the token, so that nobody has to wait for them when it has come. */
-static void write_logprobs(const struct selector *selector, const struct record *record, const float *logits,
-                           const struct record *token, uint32_t id)
+static void write_logprobs(const struct record *record, const float *logits, const struct record *token, uint32_t id,
+                           bool of_copy)
 {
     const float *own = model_logits(record, logits);
     size_t k = (size_t)n_logprobs < record->count ? (size_t)n_logprobs : record->count, length;
@@ -158,8 +155,12 @@ static void write_logprobs(const struct selector *selector, const struct record 
         found.n_raw = (uint32_t)select_raw(own, record->count, id, k, ids, values, &found.raw);
     found.n_processed = (uint32_t)select_processed(selector, k, ids + found.n_raw, values + found.n_raw, &found.processed);
     uint8_t *payload = logprobs_encode(&found, ids, values, &length);
-    record_write(&writer, (struct record){.type = RECORD_LOGPROBS, .sequence = token->sequence, .position = token->position, .binding = token->binding},
-                 payload, length);
+    const struct record told = {.type = RECORD_LOGPROBS, .sequence = token->sequence, .position = token->position,
+                                .binding = token->binding};
+    if (of_copy)
+        copies_put(copies, told, payload, length);
+    else
+        record_write(&writer, told, payload, length);
     free(payload);
     free(values);
     free(ids);
@@ -168,13 +169,12 @@ static void write_logprobs(const struct selector *selector, const struct record 
 /* ---- answers ------------------------------------------------------------------------------- */
 
 /* What the token's text does to the stop strings: END_STOP is filled in when one is complete. */
-static enum stop_outcome look_for_stops(const struct stop_matcher *matcher, const struct vocab *vocab,
-                                        struct turn *turn, const struct sequence *sequence, uint32_t id, struct end *end)
+static enum stop_outcome look_for_stops(struct turn *turn, const struct sequence *sequence, uint32_t id, struct end *end)
 {
     struct stop_match match;
     const char *bytes;
-    size_t length = vocab_piece(vocab, id, false, &bytes);
-    read_text(matcher, vocab, turn, sequence);
+    size_t length = vocab_piece(naming.vocab, id, false, &bytes);
+    answer_read_text(matcher, naming.vocab, sequence, &turn->read, &turn->stop_state);
     uint32_t state = turn->stop_state;
     enum stop_outcome outcome = stop_feed(matcher, &state, bytes, length, &match);
     if (outcome == STOP_MATCHED) {
@@ -184,26 +184,108 @@ static enum stop_outcome look_for_stops(const struct stop_matcher *matcher, cons
     return outcome;
 }
 
-/* A LOGITS record asks for an answer when it is about the last token that is known of its sequence; in a state
- * (which has a cache) OPEN says that more of it follows.  So of the series of `prefill --logits all` only the last asks. */
-static bool is_question(const struct record *record, const struct sequence *sequence)
+/* A question that is being answered, and who asks. */
+struct asking {
+    const struct record *record;
+    const struct sequence *sequence;
+    struct turn *turn;
+    struct select_question question;
+    struct record token; /* header of the answer */
+};
+/* What is chosen for one continuation. */
+struct choice {
+    struct record token;
+    uint32_t id;
+    struct end end; /* reason END_REASONS: it goes on */
+};
+
+/* LOGPROBS go out at once, or where the choice is for a copy with that. */
+static struct choice choose(const struct asking *asking, bool for_copy)
 {
-    if (sequence->n_tokens && record->position + 1 != sequence->first + sequence->n_tokens)
-        return false;
-    return !(sequence->n_cached && (record->flags & RECORD_OPEN));
+    const struct model_facts *model = reader_model(reader);
+    struct choice choice = {.token = asking->token, .end = {.reason = END_REASONS, .token = RECORD_NO_TOKEN}};
+    struct error error;
+    if (!select_choose(selector, &asking->question, &choice.id, &error))
+        reader_die(reader, error.status, "%s", error.text);
+    if (n_logprobs >= 0)
+        write_logprobs(asking->record, asking->question.logits, &asking->token, choice.id, for_copy);
+    if (asking->turn->n_selected == limit)
+        choice.end.reason = END_LENGTH;
+    if (matcher && look_for_stops(asking->turn, asking->sequence, choice.id, &choice.end) != STOP_NONE)
+        choice.token.flags |= RECORD_HELD;
+    if (model && model_facts_is_eog(model, choice.id))
+        choice.end = (struct end){.reason = END_EOS, .token = choice.id};
+    return choice;
 }
 
-static void answer(struct selector *selector, const struct stop_matcher *matcher, const struct record *record)
+static bool ends(const struct choice *choice)
 {
-    const struct vocab *vocab = naming.vocab;
+    return choice->end.reason != END_REASONS;
+}
+
+static void send(struct turn *turn, const struct choice *choice)
+{
+    uint8_t payload[4];
+    if (ends(choice)) {
+        finish(turn, &choice->token, choice->id, &choice->end);
+        return;
+    }
+    store_u32(payload, choice->id);
+    record_write(&writer, choice->token, payload, sizeof payload);
+}
+
+/* The token of a copy, and its end where that is one. */
+static void put_choice(struct choice *choice)
+{
+    uint8_t payload[RECORD_MAX_SMALL];
+    store_u32(payload, choice->id);
+    choice->token.flags |= ends(choice) ? RECORD_OPEN : 0;
+    copies_put(copies, choice->token, payload, 4);
+    if (ends(choice))
+        copies_put(copies, end_record(&choice->token, choice->token.position + 1), payload, end_encode(&choice->end, payload));
+}
+
+/* Continuation 0 stays in the sequence; the others are copies of it with draw streams of their own.  If it ends with its
+ * first token, END waits until the copies have been taken. */
+static void fork_and_send(struct asking *asking)
+{
+    const struct sequence *sequence = asking->sequence;
+    struct turn *turn = asking->turn;
+    uint32_t position = asking->token.position;
+    bool prompt = sequence->n_tokens == 0 || !(sequence->flags[sequence->n_tokens - 1] & RECORD_GENERATED);
+    struct choice first = choose(asking, false);
+    struct choice only_token = first;
+    only_token.token.flags |= ends(&first) ? RECORD_OPEN : 0;
+    only_token.end.reason = END_REASONS;
+    send(turn, &only_token);
+    for (int64_t k = 1; k < continuations; k++) {
+        asking->question.draw_stream = select_copy_stream(prompt, sequence->draw_stream, position, (uint32_t)k);
+        struct copy *copy = copies_add(copies, sequence->id, position, asking->question.draw_stream);
+        struct choice choice = choose(asking, true);
+        copy->n_selected = 1;
+        copy->ended = ends(&choice);
+        put_choice(&choice);
+        if (copy->ended)
+            tell_end(turn, &asking->token, k, choice.id, &choice.end);
+    }
+    if (ends(&first)) {
+        uint8_t payload[RECORD_MAX_SMALL];
+        turn->ended = true;
+        tell_end(turn, &asking->token, 0, first.id, &first.end);
+        copies_put_after(copies, end_record(&first.token, position + 1), payload, end_encode(&first.end, payload));
+    }
+    copies_settle(copies);
+}
+
+static void answer(const struct record *record)
+{
     const struct model_facts *model = reader_model(reader);
     const struct sequence *sequence = reader_sequence(reader, record->sequence);
     struct turn *turn = turn_of(sequence);
-    struct error error;
     struct record token = {.type = RECORD_TOKENS, .flags = RECORD_GENERATED | (record->flags & RECORD_OPEN),
                            .sequence = record->sequence, .position = record->position + 1, .count = 1,
                            .binding = record->binding ? record->binding : model ? model->vocabulary_fingerprint : 0};
-    if (turn->ended || !is_question(record, sequence))
+    if (turn->ended || !answer_is_question(record, sequence))
         return;
     if (closed)
         reader_die(reader, STATUS_INPUT, "sequence %u begins after all others have ended", record->sequence);
@@ -218,7 +300,8 @@ static void answer(struct selector *selector, const struct stop_matcher *matcher
         return;
     }
 
-    struct select_question question = {
+    struct asking asking = {record, sequence, turn, .token = token};
+    asking.question = (struct select_question){
         .logits = (const float *)(const void *)reader_payload(reader, NULL),
         .n = record->count,
         .n_selectable = model ? model->n_vocabulary : record->count,
@@ -227,24 +310,36 @@ static void answer(struct selector *selector, const struct stop_matcher *matcher
         .position = token.position,
         .draw_stream = sequence->draw_stream,
     };
-    uint32_t id;
-    if (!select_choose(selector, &question, &id, &error))
-        reader_die(reader, error.status, "%s", error.text);
-    if (n_logprobs >= 0)
-        write_logprobs(selector, record, question.logits, &token, id);
-    if (++turn->n_selected == limit)
-        end.reason = END_LENGTH;
-    if (matcher && look_for_stops(matcher, vocab, turn, sequence, id, &end) != STOP_NONE)
-        token.flags |= RECORD_HELD;
-    if (model && model_facts_is_eog(model, id))
-        end = (struct end){.reason = END_EOS, .token = id};
-    if (end.reason != END_REASONS) {
-        finish(turn, &token, id, &end);
-        return;
+    bool begins = turn->answered == 0 && !copies_find(copies, sequence->id);
+    turn->answered = token.position;
+    turn->n_selected++;
+    if (begins && continuations > 1) {
+        fork_and_send(&asking);
+    } else {
+        struct choice choice = choose(&asking, false);
+        send(turn, &choice);
     }
-    uint8_t payload[4];
-    store_u32(payload, id);
-    record_write(&writer, token, payload, sizeof payload);
+}
+
+/* A copy of ours that comes back goes on where it began. */
+static void take_fork(const struct sequence *sequence)
+{
+    struct turn *turn = turn_of(sequence);
+    const struct copy *copy = copies_find(copies, sequence->id);
+    read_again(turn);
+    if (copy && turn->answered == 0) {
+        turn->n_selected = copy->n_selected;
+        turn->ended = copy->ended;
+    }
+}
+
+/* Whether a record is an answer of ours that comes back by way of the model. */
+static bool is_ours(const struct record *record)
+{
+    if (record->type != RECORD_TOKENS && record->type != RECORD_END)
+        return false;
+    const struct turn *turn = turn_of(reader_sequence(reader, record->sequence));
+    return record->type == RECORD_END ? turn->ended : turn->answered && record->position == turn->answered;
 }
 
 /* In the loop END comes back to us by way of the model, behind everything that was there before it: when
@@ -258,17 +353,21 @@ static bool all_ended(void)
             return false;
         ours |= turn_of(sequence)->ended;
     }
-    return ours;
+    return ours && !copies_outstanding(copies);
 }
 
-/* The reader of our answers must see their end now, so that the loop ends. */
 static void close_output(void)
 {
-    bool standard = output.fd == 1;
-    output_close(&output);
-    if (standard && (close(1) || open("/dev/null", O_WRONLY) != 1))
-        die(STATUS_SYSTEM, "cannot close standard output:");
+    answer_close(&output);
     closed = true;
+}
+
+static void take_end(const struct sequence *sequence)
+{
+    if (sequence->dropped) /* its number may come back for another */
+        *turn_of(sequence) = (struct turn){0};
+    if (!closed && all_ended())
+        close_output();
 }
 
 int main(int argc, char **argv)
@@ -288,6 +387,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < stops.count; i++)
         if (!*stops.item[i])
             die(STATUS_USAGE, "--stop: expected a text, found an empty one");
+    if (continuations > 1 && chain.temperature <= 0)
+        die(STATUS_USAGE, "-N %" PRId64 " needs --temp: at temperature 0 nothing is drawn, and all continuations would be the same",
+            continuations);
     chain.seed = seed.value;
     select_describe(&chain, words, sizeof words);
     if (verbose)
@@ -299,22 +401,27 @@ int main(int argc, char **argv)
     reader = reader_open(argv + first, argc - first);
     if (stops.count)
         naming_open(&naming, "stop");
-    struct stop_matcher *matcher = stops.count ? stop_new(stops.item, stops.count) : NULL;
-    struct selector *selector = selector_new(&chain);
+    matcher = stops.count ? stop_new(stops.item, stops.count) : NULL;
+    selector = selector_new(&chain);
+    copies = copies_new(reader, &writer);
 
     for (struct record record; reader_next(reader, &record);) {
+        if (is_ours(&record))
+            copies_release(copies);
         if (record.type == RECORD_LOGITS)
-            answer(selector, matcher, &record);
+            answer(&record);
         else if (record.type == RECORD_RAW && n_logprobs >= 0)
             take_raw(&record);
         else if (record.type == RECORD_FORK)
-            read_again(turn_of(reader_sequence(reader, record.sequence)));
-        else if (record.type == RECORD_END && !closed && all_ended())
-            close_output();
+            take_fork(reader_sequence(reader, record.sequence));
+        else if (record.type == RECORD_END)
+            take_end(reader_sequence(reader, record.sequence));
     }
 
+    copies_write(copies);
     if (!closed)
         close_output();
+    copies_free(copies);
     selector_free(selector);
     stop_free(matcher);
     naming_close(&naming);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 enum { BOS_AUTO, BOS_ALWAYS, BOS_NEVER };
 static const char *model, *prompt, *file, *pre, *output_path, *system_prompt, *user, *template;
-static bool special, append, list_ids, only_count, force, chat;
+static bool special, append, lines, list_ids, only_count, force, chat;
 static int bos;
 static int64_t sequence;
 
@@ -30,6 +31,7 @@ static const struct option_spec options[] = {
     ROW_BOS(&bos, 0),
     {0, "append", NULL, OPTION_FLAG, &append, 0, 0, "text that goes on where a state ends: no BOS, no prefix space, position open", 0},
     {0, "sequence", "N", OPTION_INTEGER, &sequence, 0, UINT32_MAX, "number of the sequence (default 0)", 0},
+    ROW_LINES(&lines, 0),
     ROW_PRE(&pre, 0),
     {0, "ids", NULL, OPTION_FLAG, &list_ids, 0, 0, "list id, bytes and kind of each token, for people", 0},
     {0, "count", NULL, OPTION_FLAG, &only_count, 0, 0, "print the number of tokens", 0},
@@ -135,12 +137,13 @@ static void print_list(const struct vocab *vocab, const struct token_list *token
     free(text);
 }
 
-static void write_tokens(const struct vocab *vocab, const struct token_list *tokens, struct record_writer *writer)
+static void write_tokens(const struct vocab *vocab, const struct token_list *tokens, uint32_t number,
+                         struct record_writer *writer)
 {
     uint8_t *payload = allocate(tokens->count, 4);
     for (size_t i = 0; i < tokens->count; i++)
         store_u32(payload + 4 * i, tokens->ids[i]);
-    record_write(writer, (struct record){.type = RECORD_TOKENS, .sequence = (uint32_t)sequence,
+    record_write(writer, (struct record){.type = RECORD_TOKENS, .sequence = number,
                                          .position = append ? RECORD_APPEND : 0, .count = (uint32_t)tokens->count,
                                          .binding = vocab_facts_of(vocab)->fingerprint},
                  payload, 4 * tokens->count);
@@ -193,6 +196,40 @@ static void check_options(void)
         die(STATUS_USAGE, "--special is for texts: in the messages of --chat nothing becomes a special token");
     if (system_prompt && !user)
         die(STATUS_USAGE, "--system needs --user; with JSON, give the system prompt as its first message");
+    if (lines && (list_ids || only_count))
+        die(STATUS_USAGE, "--lines makes sequences: it goes with neither --ids nor --count");
+    if (lines && user)
+        die(STATUS_USAGE, "--lines reads a text, or a conversation in JSON, from each line: not with --user");
+}
+
+/* The tokens of a text, or of a conversation. */
+static void encode(const struct vocab *vocab, struct bytes text, struct token_list *tokens)
+{
+    tokens->count = 0;
+    (chat ? encode_chat : encode_text)(vocab, text, tokens);
+    drop_double_bos(vocab, tokens);
+    if (tokens->count > RECORD_MAX_TOKENS)
+        die(STATUS_INPUT, "the text has %zu tokens, a sequence has at most %u", tokens->count, RECORD_MAX_TOKENS);
+}
+
+/* A sequence for each line, without its newline; the last line may lack one. */
+static void write_lines(const struct vocab *vocab, const struct bytes *text, struct token_list *tokens,
+                        struct record_writer *writer)
+{
+    int64_t number = sequence;
+    for (size_t at = 0; at < text->length; number++) {
+        uint8_t *begin = text->data + at, *newline = memchr(begin, '\n', text->length - at);
+        size_t length = newline ? (size_t)(newline - begin) : text->length - at;
+        if (number > UINT32_MAX)
+            die(STATUS_INPUT, "line %" PRId64 ": no number is left for its sequence", number - sequence + 1);
+        encode(vocab, (struct bytes){begin, length}, tokens);
+        if (tokens->count == 0 && !append)
+            die(STATUS_INPUT, "line %" PRId64 " is empty: it has no token to go on from", number - sequence + 1);
+        write_tokens(vocab, tokens, (uint32_t)number, writer);
+        at += length + 1;
+    }
+    if (text->length == 0)
+        die(STATUS_INPUT, "--lines: the text has no line");
 }
 
 int main(int argc, char **argv)
@@ -216,14 +253,15 @@ int main(int argc, char **argv)
     if (!vocab)
         die_error(&error);
 
-    (chat ? encode_chat : encode_text)(vocab, text, &tokens);
-    drop_double_bos(vocab, &tokens);
-    if (tokens.count > RECORD_MAX_TOKENS)
-        die(STATUS_INPUT, "the text has %zu tokens, a sequence has at most %u", tokens.count, RECORD_MAX_TOKENS);
-    if (records)
-        write_tokens(vocab, &tokens, &writer);
-    else
-        print_list(vocab, &tokens, &output);
+    if (lines) {
+        write_lines(vocab, &text, &tokens, &writer);
+    } else {
+        encode(vocab, text, &tokens);
+        if (records)
+            write_tokens(vocab, &tokens, (uint32_t)sequence, &writer);
+        else
+            print_list(vocab, &tokens, &output);
+    }
 
     output_close(&output);
     record_writer_free(&writer);

@@ -488,6 +488,16 @@ static double uniform(const uint32_t word[4])
     return (double)(((uint64_t)word[1] << 32 | word[0]) >> 11) * 0x1p-53;
 }
 
+uint32_t select_copy_stream(bool prompt, uint32_t draw_stream, uint32_t position, uint32_t k)
+{
+    const uint32_t key[2] = {0, 1}, counter[4] = {position, draw_stream, k, 0};
+    uint32_t word[4];
+    if (prompt && draw_stream == 0)
+        return k;
+    philox4x32(key, counter, word);
+    return word[0] | 0x80000000;
+}
+
 double select_uniform(uint64_t seed, uint32_t draw_stream, uint32_t position)
 {
     uint32_t word[4];

@@ -214,6 +214,14 @@ static void show_logprobs(struct show *show, struct record_reader *reader, const
     }
 }
 
+static void show_score(FILE *out, struct record_reader *reader, const struct record *record, const uint8_t *payload)
+{
+    if (record->raw_length != RECORD_SCORE_BYTES)
+        reader_die(reader, STATUS_INPUT, "expected %d bytes, found %llu", RECORD_SCORE_BYTES, (unsigned long long)record->raw_length);
+    fprintf(out, "  score %.6f: log-probabilities %.6f over %u tokens\n", load_f64(payload), load_f64(payload + 8),
+            load_u32(payload + 16));
+}
+
 static void show_ancillary(struct show *show, const struct record *record, const uint8_t *payload)
 {
     char *text = text_escape(payload, (size_t)record->raw_length, show->everything ? 0 : 70);
@@ -256,6 +264,9 @@ void show_record(struct show *show, struct record_reader *reader, const struct r
     case RECORD_LOGPROBS:
         show_logprobs(show, reader, record, payload, vocab);
         break;
+    case RECORD_SCORE:
+        show_score(show->out, reader, record, payload);
+        break;
     default:
         show_ancillary(show, record, payload);
     }
@@ -269,6 +280,8 @@ void show_sequences(struct show *show, struct record_reader *reader)
     for (size_t i = 0; i < reader_n_sequences(reader); i++) {
         const struct sequence *s = reader_sequence_at(reader, i);
         uint32_t n_generated = 0;
+        if (s->dropped)
+            continue;
         for (uint32_t k = 0; k < s->n_tokens; k++)
             n_generated += (s->flags[k] & RECORD_GENERATED) != 0;
         fprintf(show->out, "sequence %u: %u %s", s->id, s->n_tokens, s->n_tokens == 1 ? "token" : "tokens");

@@ -124,6 +124,12 @@ void outlet_put(struct outlet *o, const void *bytes, size_t size)
     o->end += size;
 }
 
+void outlet_put_record(struct outlet *o, const struct relay *relay, const struct record *record, const uint8_t *payload)
+{
+    outlet_put(o, relay->header, RECORD_HEADER);
+    outlet_put(o, payload, (size_t)record_padded(record->length));
+}
+
 static void outlet_close(struct outlet *o)
 {
     if (o->fd >= 0)
@@ -191,7 +197,8 @@ static void relay_read(struct relay *r)
     if (r->see)
         split(r, piece, (size_t)n);
     for (int i = 0; i < 2; i++) {
-        outlet_put(&r->out[i], piece, (size_t)n);
+        if (i == 0 || !r->apart)
+            outlet_put(&r->out[i], piece, (size_t)n);
         outlet_flush(&r->out[i]);
     }
 }

@@ -31,6 +31,7 @@ struct relay {
     int in; /* -1: none, or at its end */
     bool bounded; /* stop reading while much is waiting; never for answers of the loop */
     struct outlet out[2];
+    bool apart; /* out[1] gets only what `see` puts there, in whole records */
     void (*see)(void *context, const struct record *record, const uint8_t *payload);
     void *context;
     /* the record that is passing */
@@ -64,6 +65,8 @@ void pipeline_init(struct pipeline *pipeline);
 void pipeline_start(struct pipeline *pipeline, const char *name, const char **argv, int in, int out, int third,
                     int fourth);
 void outlet_put(struct outlet *outlet, const void *bytes, size_t size);
+/* The record that a relay shows. */
+void outlet_put_record(struct outlet *outlet, const struct relay *relay, const struct record *record, const uint8_t *payload);
 /* Runs until all children have ended.  Returns the status of the job; a failure has been told on standard
  * error.  Where a signal ended it, or the reader of standard output is gone, the program ends by that signal. */
 int pipeline_run(struct pipeline *pipeline, struct relay *relays, size_t n_relays);

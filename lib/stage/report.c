@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,8 +80,7 @@ void report_question(struct report *r, const struct record *record, const uint8_
         r->has_facts = model_facts_decode(&r->facts, payload, (size_t)record->length, &error);
         break;
     case RECORD_TOKENS:
-        if (r->n_selected == 0)
-            r->n_prompt += record->count;
+        r->n_seen += record->count;
         break;
     case RECORD_LOGITS:
         r->position = record->position;
@@ -98,11 +98,12 @@ void report_answer(struct report *r, const struct record *record, const uint8_t 
     struct end end;
     struct error error;
     if (record->type == RECORD_END && end_decode(&end, payload, (size_t)record->length, &error)) {
-        r->ended = true;
-        r->reason = end.reason;
+        r->n_ended[end.reason]++;
+        r->n_sequences += end.reason != END_DROPPED;
     }
-    if (record->type != RECORD_TOKENS)
+    if (record->type != RECORD_TOKENS || record->count == 0)
         return;
+    r->n_answered += record->count;
     double now = seconds_now(), before = r->n_selected ? r->at[r->n_selected - 1] : r->begin;
     r->at = grow(r->at, &r->capacity, r->n_selected + (size_t)1, sizeof *r->at);
     r->at[r->n_selected++] = now;
@@ -119,23 +120,50 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* "eos", or where there are several "eos 3, length 1". */
+static void describe_ends(const struct report *r, char *text, size_t size)
+{
+    size_t at = 0;
+    snprintf(text, size, "none");
+    for (int reason = 0; reason < END_REASONS && at < size; reason++) {
+        if (reason == END_DROPPED || r->n_ended[reason] == 0)
+            continue;
+        at += (size_t)snprintf(text + at, size - at, "%s%s", at ? ", " : "", end_reason_name((enum end_reason)reason));
+        if (r->n_sequences > 1 && at < size)
+            at += (size_t)snprintf(text + at, size - at, " %zu", r->n_ended[reason]);
+    }
+}
+
+/* Of one sequence, since where several go through one pass the time between two tokens says nothing. */
+static void print_latency(const struct report *r)
+{
+    uint32_t n = r->n_selected;
+    double *gap = allocate(n - 1, sizeof *gap), total = r->at[n - 1] - r->at[0];
+    for (uint32_t i = 1; i < n; i++)
+        gap[i - 1] = r->at[i] - r->at[i - 1];
+    qsort(gap, n - 1, sizeof *gap, compare);
+    warn("decode: inter-token latency median %.2f ms, p95 %.2f ms; %.1f tokens/s", 1e3 * gap[(n - 2) / 2],
+         1e3 * gap[((n - 1) * 95 + 99) / 100 - 1], (n - 1) / total);
+    free(gap);
+}
+
 void report_print(const struct report *r)
 {
     uint32_t n = r->n_selected;
-    warn("%u prompt tokens, %u selected, finish reason: %s", r->n_prompt, n,
-         r->ended ? end_reason_name(r->reason) : "none");
+    bool beams = r->n_ended[END_DROPPED] > 0, several = beams || r->n_sequences > 1;
+    char ends[160], sequences[40] = "";
+    describe_ends(r, ends, sizeof ends);
+    if (r->n_sequences > 1)
+        snprintf(sequences, sizeof sequences, "%zu sequences: ", r->n_sequences);
+    warn("%s%u prompt tokens, %u selected%s, finish reason: %s", sequences, r->n_seen - r->n_answered, r->n_answered,
+         beams ? " by all beams" : "", ends);
     if (n > 0)
         warn("time to first token %.1f ms", 1e3 * (r->at[0] - r->begin));
-    if (n > 1) {
-        double *gap = allocate(n - 1, sizeof *gap), total = r->at[n - 1] - r->at[0];
-        for (uint32_t i = 1; i < n; i++)
-            gap[i - 1] = r->at[i] - r->at[i - 1];
-        qsort(gap, n - 1, sizeof *gap, compare);
-        warn("decode: inter-token latency median %.2f ms, p95 %.2f ms; %.1f tokens/s", 1e3 * gap[(n - 2) / 2],
-             1e3 * gap[((n - 1) * 95 + 99) / 100 - 1], (n - 1) / total);
-        free(gap);
-    }
-    if (r->has_facts) {
+    if (n > 1 && several)
+        warn("decode: %.1f tokens/s in all sequences", (n - 1) / (r->at[n - 1] - r->at[0]));
+    else if (n > 1)
+        print_latency(r);
+    if (r->has_facts && !several) {
         unsigned long long positions = r->position + 1ull;
         warn("cache: %llu positions, %llu bytes", positions, positions * model_facts_position_bytes(&r->facts));
     }

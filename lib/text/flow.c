@@ -44,11 +44,6 @@ bool text_flow_cut(struct text_flow *f, size_t n_tokens, struct error *error)
     return true;
 }
 
-void text_flow_drop(struct text_flow *f)
-{
-    f->length = f->ready = 0;
-}
-
 size_t text_flow_take(struct text_flow *f, const uint8_t **bytes)
 {
     size_t n = f->ready;

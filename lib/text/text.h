@@ -26,10 +26,37 @@ void text_flow_add(struct text_flow *flow, const void *bytes, size_t length, boo
 void text_flow_end(struct text_flow *flow, uint32_t trim);
 /* Back to the first n_tokens.  False where text of the others was taken already. */
 bool text_flow_cut(struct text_flow *flow, size_t n_tokens, struct error *error);
-/* Throws away what was not taken. */
-void text_flow_drop(struct text_flow *flow);
 /* What may be shown: its length, *bytes valid until the next call.  It counts as taken. */
 size_t text_flow_take(struct text_flow *flow, const uint8_t **bytes);
+
+/* ---- one text after another (order.c) ------------------------------------------------------- */
+
+#define TEXT_NONE SIZE_MAX
+
+/* The order in which the texts of several sequences are shown: as they begin, but a copy after the one that it was taken
+ * from and the copies of it before.  Texts are numbered by their owner.  To be begun with text_order_init. */
+struct text_place {
+    size_t next, previous; /* neighbours; TEXT_NONE: none */
+    size_t root, last;     /* where its family begins; of a root: the last of the family in the list */
+    bool listed, passed;
+};
+struct text_order {
+    struct text_place *place;
+    size_t n, capacity;
+    size_t first, last;
+    size_t current; /* the one that is being shown; TEXT_NONE: none */
+};
+void text_order_init(struct text_order *order);
+void text_order_free(struct text_order *order);
+/* A text begins, a copy of that of `source` (TEXT_NONE: it is none), unless it is in the list already.  Where those that
+ * it should follow have been shown it comes directly after the current one. */
+void text_order_add(struct text_order *order, size_t text, size_t source);
+/* Takes a text out. */
+void text_order_remove(struct text_order *order, size_t text);
+/* Goes on to the next text; false where there is none: then the current one stays. */
+bool text_order_advance(struct text_order *order);
+/* Makes another one current, whatever its place. */
+void text_order_show(struct text_order *order, size_t text);
 
 /* ---- characters and escapes (escape.c) ----------------------------------------------------- */
 

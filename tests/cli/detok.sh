@@ -185,6 +185,24 @@ stream cut "tokens($one+$two)" 'fork(0, 1)'
 expect_status 1 detok cut
 expect_error 'cut: record 2 \(FORK\): 4 bytes are to be taken back that were shown already'
 
+begin "a number that comes back after it was dropped is another text"
+stream reused "tokens($one, sequence=0, flags=HELD)" 'fork(0, 1, sequence=5)' "tokens($two, position=1, sequence=5, flags=HELD)" \
+    'end("dropped", sequence=5)' 'fork(0, 1, sequence=5)' "tokens($four, position=1, sequence=5, flags=HELD)" 'end("eos")' 'end("eos", sequence=5)'
+expect_status 0 detok reused
+expect_bytes 'One\nOne four'
+begin "copies are shown after what they are copies of"
+stream family "tokens($one, sequence=0)" "tokens($two, sequence=1)" "tokens($three, sequence=2)" 'fork(1, 1, sequence=3)' \
+    'fork(0, 1, sequence=4)' 'fork(1, 0, sequence=5)' "tokens($four, position=1, sequence=4)" "tokens($four, position=0, sequence=5)" \
+    "tokens($one, position=1, sequence=3)"
+expect_status 0 detok family
+expect_bytes 'One\nOne four\n two\n twoOne\n four\n three'
+begin "--null: each text is ended by a NUL"
+expect_status 0 detok -0 family
+expect_bytes 'One\0000One four\0000 two\0000 twoOne\0000 four\0000 three\0000'
+expect_status 0 detok -0 empty
+expect_bytes 'One\0000\0000 two\0000'
+expect_status 0 detok --null --sequence 4 family
+expect_bytes 'One four\0000'
 begin "another vocabulary"
 stream foreign 'tokens([1], binding=5)'
 expect_status 1 detok foreign

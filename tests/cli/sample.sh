@@ -400,6 +400,96 @@ expect_status 1 sample --stop x -m "$prose" foreign
 expect_error "that of '$prose' is"
 expect_status 3 sample --stop x -m nothing.gguf foreign
 expect_error 'nothing.gguf: cannot open'
+# ---- several continuations ----------------------------------------------------------------------------
+# by_hand N: COUNT continuations of the state ./start, a process for each step, into ./chosen.
+by_hand() {
+    cp start state
+    : >chosen
+    for i in $(seq "$1"); do
+        sample $([ "$i" -gt 1 ] || echo -N 3) --temp 1.2 -s 5 state >token || fail "sample"
+        cat token >>chosen
+        decode-step state token >next && mv next state
+    done
+}
+fifo_loop() {
+    rm -f back
+    mkfifo back
+    { if prefill start; then cat back; else : <back; fi; } | decode-step --stream --save saved | sample "$@" | tee answers back
+}
+begin "-N: continuation 0 is what there is without it, and the others are others"
+tokenize 'Once upon a time' | prefill >start
+generate --temp 1.2 -s 5 -n 9 'Once upon a time' >one
+fifo_loop -N 3 --temp 1.2 -s 5 -n 9 | detok -0 >three
+head -z -n 1 three | tr -d '\0' | cmp -s - one || fail "$(brief three)"
+[ "$(tr '\0' '\n' <three | sort -u | wc -l)" -eq 3 ] || fail "not three different texts: $(brief three)"
+begin "-N: copies have the lowest free numbers and draw streams of their own"
+shown answers | grep FORK >forks
+printf 'FORK OPEN sequence=1 position=4\nFORK OPEN sequence=2 position=4\n' | cmp -s - forks || fail "$(brief forks)"
+begin "-N by hand, a process for each token, as in the loop: a state keeps the draw streams"
+by_hand 9
+detok -0 chosen >out
+expect_same out three
+expect_same saved state
+prefill saved >again
+expect_same saved again
+[ "$(peek saved | grep -c FORK)" -eq 2 ] || fail "$(peek saved | grep FORK)"
+begin "-N: generate gives the same texts, apart by newlines or ended by NULs, and with the prompt"
+generate -N 3 --temp 1.2 -s 5 -n 9 -0 'Once upon a time' >out
+expect_same out three
+generate -N 3 --temp 1.2 -s 5 -n 9 'Once upon a time' >out
+tr '\0' '\n' <three | head -c -1 | cmp -s - out || fail "$(brief out)"
+generate -N 3 --temp 1.2 -s 5 -n 9 -0 --echo 'Once upon a time' >out
+sed -z 's/^/Once upon a time/' three | cmp -s - out || fail "$(brief out)"
+begin "-N: a line of a batch gets what it gets alone"
+printf 'The moon\nOnce upon a time\nA cat' >list
+generate --lines -f list -N 3 --temp 1.2 -s 5 -n 9 -0 >out
+[ "$(tr -dc '\0' <out | wc -c)" -eq 9 ] || fail "$(brief out)"
+tail -z -n +4 out | head -z -n 3 | cmp -s - three || fail "$(brief out)"
+begin "-N: continuations that end with their first token, all or some"
+generate -N 4 --temp 1.2 -n 1 -0 'Once upon a time' >out
+[ "$(tr -dc '\0' <out | wc -c)" -eq 4 ] || fail "$(brief out)"
+stream ends 'model(eog=[1], n_context=50)' 'tokens([3])' 'logits({1: 1, 2: 1}, fill=-1e9)'
+expect_status 0 sample -N 8 --temp 1 -v ends
+shown out >got
+[ "$(grep -c '^TOKENS' got)" -eq 8 ] && [ "$(grep -c '^FORK' got)" -eq 7 ] || fail "$(brief got)"
+n=$(grep -c 'ids=1$' got)
+[ "$n" -gt 0 ] && [ "$n" -lt 8 ] && [ "$(grep -c '^END.* eos token=1' got)" -eq "$n" ] || fail "$(brief got)"
+[ "$(grep -c 'end (eos)' err)" -eq "$n" ] || fail "$(brief err)"
+begin "-N: what ends before a token is not copied"
+expect_status 0 sample -N 3 --temp 1 -n 0 start
+shown out >got
+[ "$(cat got)" = 'END sequence=0 position=4 length' ] || fail "$(brief got)"
+begin "-N again, of copies: no two have one draw stream"
+sample -N 3 --temp 1.2 start >token
+decode-step start token >state
+sample -N 3 --temp 1.2 state >token
+cat state token >both
+python3 -S - both <<'EOF' || fail "two sequences draw from one stream"
+import struct, sys
+data, at, seen = open(sys.argv[1], "rb").read(), 0, {}
+while at < len(data):
+    sequence, length = struct.unpack_from("<I12xQ", data, at + 8)
+    seen.setdefault(sequence, 0)
+    if data[at + 4] == 5:
+        seen[sequence] = struct.unpack_from("<I", data, at + 68)[0]
+    at += 64 + length + -length % 64
+sys.exit(len(seen) != 9 or len(set(seen.values())) != 9)
+EOF
+begin "-N: stop strings are looked for in each"
+generate -N 5 --temp 1.2 -n 30 -0 'Once upon a time' >free
+stop=$(tr '\0' '\n' <free | sed -n 3p | cut -c 5-14)
+generate -N 5 --temp 1.2 -n 30 -0 --stop "$stop" 'Once upon a time' >out
+tr '\0' '\n' <free | awk -v stop="$stop" '{ at = index($0, stop); print at ? substr($0, 1, at - 1) : $0 }' >want
+tr '\0' '\n' <out | cmp -s - want || fail "$(brief out), expected $(brief want)"
+tr '\0' '\n' <free | cmp -s - want && fail "nothing was cut"
+begin "-N without a temperature: an error that says why"
+expect_status 2 sample -N 2 start
+expect_error '^sample: -N 2 needs --temp: at temperature 0 nothing is drawn, and all continuations would be the same'
+expect_status 2 generate -N 2 x
+expect_error 'sample: -N 2 needs --temp'
+expect_status 2 generate -N 2 --temp 1 --trace x
+expect_error '^generate: --trace follows one sequence'
+
 begin "wrong options"
 expect_status 2 sample --stop '' good
 expect_error '^sample: --stop: expected a text, found an empty one'

@@ -135,6 +135,34 @@ expect_status 1 tokenize -m bad.gguf a
 expect_error '^tokenize: bad.gguf: '
 expect_status 3 tokenize -m nowhere.gguf a
 expect_error '^tokenize: nowhere.gguf: cannot open: No such file'
+begin "--lines: a sequence for each line, as it would be alone"
+printf 'One\n  two three \nfour' >list
+: >each
+i=7
+for line in One '  two three ' four; do
+    tokenize --sequence $i "$line" >>each
+    i=$((i + 1))
+done
+expect_status_from list 0 tokenize --lines --sequence 7
+expect_same out each
+echo >>list
+expect_status 0 tokenize --lines --sequence 7 -f list
+expect_same out each
+expect_status 0 tokenize --append --lines --sequence 7 -f list
+[ "$(shown out | grep -c 'position=append')" -eq 3 ] || fail "$(shown out)"
+begin "--lines: an empty line, no line, no number left, and with lists"
+printf 'a\n\nb\n' >gap
+expect_status 1 tokenize --lines -f gap
+expect_error '^tokenize: line 2 is empty: it has no token to go on from'
+expect_status 0 tokenize --append --lines -f gap
+expect_status 0 tokenize --lines -p 'a'
+: >empty
+expect_status 1 tokenize --lines -f empty
+expect_error 'the text has no line'
+expect_status 1 tokenize --lines --sequence 4294967294 -f list
+expect_error 'line 3: no number is left'
+expect_status 2 tokenize --lines --ids -f list
+expect_error '^tokenize: --lines makes sequences'
 begin "-o FILE"
 expect_status 0 tokenize -o written "$text"
 cp written out

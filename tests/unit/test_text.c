@@ -2,6 +2,7 @@
 #include "text/text.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,9 +44,56 @@ START_TEST(text_is_ready_unless_held)
     text_flow_end(&flow, 5);
     expect(&flow, "");
     add(&flow, "dropped", true);
-    text_flow_drop(&flow);
-    expect(&flow, "");
     text_flow_free(&flow);
+    expect(&flow, "");
+}
+END_TEST
+
+/* The numbers in the order of the list, as digits; the current one in brackets. */
+static void expect_order(const struct text_order *o, const char *expected)
+{
+    char found[64] = "";
+    size_t previous = TEXT_NONE;
+    for (size_t i = o->first; i != TEXT_NONE; i = o->place[i].next) {
+        ck_assert_uint_eq(o->place[i].previous, previous);
+        sprintf(found + strlen(found), i == o->current ? "[%zu]" : "%zu", i);
+        previous = i;
+    }
+    ck_assert_uint_eq(o->last, previous);
+    ck_assert_str_eq(found, expected);
+}
+
+START_TEST(copies_come_after_what_they_are_copies_of)
+{
+    struct text_order o;
+    text_order_init(&o);
+    expect_order(&o, "");
+    for (size_t i = 0; i < 3; i++)
+        text_order_add(&o, i, TEXT_NONE);
+    expect_order(&o, "[0]12");
+    text_order_add(&o, 3, 0), text_order_add(&o, 4, 1), text_order_add(&o, 5, 0), text_order_add(&o, 6, 3);
+    expect_order(&o, "[0]356142");
+    text_order_add(&o, 1, 6); /* is there already */
+    expect_order(&o, "[0]356142");
+    ck_assert(text_order_advance(&o) && text_order_advance(&o));
+    text_order_remove(&o, 6);
+    expect_order(&o, "03[5]142");
+    text_order_add(&o, 6, 4);
+    expect_order(&o, "03[5]1462");
+    text_order_remove(&o, 5);
+    expect_order(&o, "03[1]462");
+    text_order_add(&o, 5, 0); /* too late to follow 3 */
+    expect_order(&o, "03[1]5462");
+    text_order_remove(&o, 0), text_order_remove(&o, 2);
+    expect_order(&o, "3[1]546");
+    while (text_order_advance(&o))
+        ;
+    expect_order(&o, "3154[6]");
+    text_order_remove(&o, 6);
+    expect_order(&o, "3154");
+    text_order_add(&o, 2, TEXT_NONE);
+    expect_order(&o, "3154[2]");
+    text_order_free(&o);
 }
 END_TEST
 
@@ -160,6 +208,7 @@ int main(void)
     TCase *tests = tcase_create("text");
     tcase_set_timeout(tests, 0);
     tcase_add_test(tests, text_is_ready_unless_held);
+    tcase_add_test(tests, copies_come_after_what_they_are_copies_of);
     tcase_add_test(tests, characters_are_ready_when_they_are_complete);
     tcase_add_test(tests, a_flow_is_cut_back);
     tcase_add_test(tests, incomplete_characters_are_found);

@@ -1,0 +1,36 @@
+#include "stage/answer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+bool answer_is_question(const struct record *record, const struct sequence *sequence)
+{
+    if (sequence->n_tokens && record->position + 1 != sequence->first + sequence->n_tokens)
+        return false;
+    return !(sequence->n_cached && (record->flags & RECORD_OPEN));
+}
+
+void answer_read_text(const struct stop_matcher *matcher, const struct vocab *vocab, const struct sequence *sequence,
+                      uint32_t *read, uint32_t *state)
+{
+    struct stop_match match;
+    if (*read < sequence->first)
+        *read = sequence->first;
+    for (; *read < sequence->first + sequence->n_tokens; ++*read) {
+        uint32_t at = *read - sequence->first;
+        const char *bytes;
+        size_t length = vocab_piece(vocab, sequence->tokens[at], false, &bytes);
+        if (sequence->flags[at] & RECORD_GENERATED)
+            stop_feed(matcher, state, bytes, length, &match);
+        else
+            *state = 0;
+    }
+}
+
+void answer_close(struct output *output)
+{
+    bool standard = output->fd == 1;
+    output_close(output);
+    if (standard && (close(1) || open("/dev/null", O_WRONLY) != 1))
+        die(STATUS_SYSTEM, "cannot close standard output:");
+}
