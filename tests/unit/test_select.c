@@ -792,6 +792,199 @@ START_TEST(stop_strings_equal_a_plain_search)
 }
 END_TEST
 
+START_TEST(copies_draw_apart)
+{
+    static uint32_t seen[2000];
+    size_t n = 0;
+    for (uint32_t k = 1; k <= 3; k++)
+        ck_assert_uint_eq(select_copy_stream(true, 0, 5, k), k);
+    for (uint32_t stream = 0; stream < 10; stream++)
+        for (uint32_t position = 5; position < 15; position++)
+            for (uint32_t k = 1; k <= 20; k++) {
+                seen[n] = select_copy_stream(false, stream, position, k);
+                ck_assert_uint_ge(seen[n], 0x80000000);
+                ck_assert(stream == 0 || select_copy_stream(true, stream, position, k) == seen[n]);
+                for (size_t i = 0; i < n; i++)
+                    ck_assert_uint_ne(seen[i], seen[n]);
+                n++;
+            }
+}
+END_TEST
+
+/* ---- beam search ------------------------------------------------------------------------------ */
+
+static bool two_ends(void *context, uint32_t beam, uint32_t id)
+{
+    (void)context;
+    (void)beam;
+    return id == 2;
+}
+
+/* The distribution for a beam whose last token is this: given as probabilities of the tokens 0, 1, 2. */
+static bool offer(struct beam_search *s, uint32_t beam, const double p[3])
+{
+    float logits[3];
+    struct error error;
+    for (int i = 0; i < 3; i++)
+        logits[i] = p[i] > 0 ? (float)log(p[i]) : -INFINITY;
+    return beam_offer(s, beam, &(struct select_question){.logits = logits, .n = 3, .n_selectable = 3}, two_ends, NULL, &error);
+}
+
+/* Steps until the search is over: every beam has the distribution that its last token has, `begin` at first. */
+static struct beam_search *run_search(struct beam_options options, const double begin[3], const double after[2][3])
+{
+    struct beam_search *s = beam_new(&options);
+    ck_assert(offer(s, 0, begin));
+    while (beam_step(s)) {
+        uint32_t n;
+        const struct beam_hypothesis *running = beam_running(s, &n);
+        ck_assert_uint_le(n, options.width);
+        for (uint32_t i = n; i-- > 0;) /* in any order */
+            ck_assert(offer(s, i, after[running[i].id]));
+    }
+    return s;
+}
+
+/* Hypothesis `rank`: its tokens as digits, and its score. */
+static void expect_hypothesis(const struct beam_search *s, uint32_t rank, const char *digits, double score)
+{
+    uint32_t n, ids[16];
+    const struct beam_hypothesis *best = beam_best(s, &n);
+    char found[17] = "";
+    ck_assert_uint_lt(rank, n);
+    beam_tokens(s, &best[rank], ids);
+    for (uint32_t i = 0; i < best[rank].length; i++)
+        found[i] = (char)('0' + ids[i]);
+    ck_assert_str_eq(found, digits);
+    ck_assert_double_eq_tol(best[rank].score, score, 1e-6);
+}
+
+START_TEST(beam_finds_what_greedy_misses)
+{
+    /* greedy takes 0 (0.5), after which nothing is likely; 1 (0.4) ends with 0.9 */
+    static const double begin[3] = {0.5, 0.4, 0.1}, after[2][3] = {{0.35, 0.35, 0.3}, {0.05, 0.05, 0.9}};
+    struct beam_search *s = run_search((struct beam_options){.width = 2, .n_best = 2, .limit = 5}, begin, after);
+    expect_hypothesis(s, 0, "12", log(0.36));
+    expect_hypothesis(s, 1, "012", log(0.5 * 0.35 * 0.9));
+    beam_free(s);
+    /* at the second step 00 and 01 of the first beam are as probable, and the lower id comes first */
+    s = run_search((struct beam_options){.width = 2, .n_best = 2, .limit = 2}, begin, after);
+    expect_hypothesis(s, 0, "12", log(0.36));
+    expect_hypothesis(s, 1, "00", log(0.175));
+    beam_free(s);
+    /* what ends counts only among the two most probable: 02 (0.3), 11 (0.25), not 12 (0.225) */
+    static const double even[3] = {0.5, 0.5, 0}, later[2][3] = {{0.2, 0.2, 0.6}, {0.05, 0.5, 0.45}};
+    s = run_search((struct beam_options){.width = 2, .n_best = 2, .limit = 9, .stopping = BEAM_ALWAYS}, even, later);
+    expect_hypothesis(s, 0, "02", log(0.3));
+    expect_hypothesis(s, 1, "112", log(0.1125));
+    beam_free(s);
+    /* a width of 1 is greedy, and so ends where greedy ends, whatever may come later */
+    for (int stopping = BEAM_AUTO; stopping <= BEAM_NEVER; stopping++) {
+        static const double sure[2][3] = {{0.1, 0.3, 0.6}, {0.5, 0.3, 0.2}};
+        s = run_search((struct beam_options){.width = 1, .n_best = 1, .limit = 9, .stopping = (enum beam_stopping)stopping, .length_penalty = 3}, begin, sure);
+        expect_hypothesis(s, 0, "02", log(0.3) / 8);
+        beam_free(s);
+    }
+}
+END_TEST
+
+START_TEST(beam_scores_by_length)
+{
+    static const double begin[3] = {0.6, 0, 0.4}, after[2][3] = {{0.9, 0, 0.1}};
+    /* 2: log 0.4; 02: log(0.06) / 2; 000 at the limit: log(0.6 * 0.81) / 3 */
+    struct beam_options options = {.width = 3, .n_best = 3, .limit = 3, .length_penalty = 1, .stopping = BEAM_NEVER};
+    struct beam_search *s = run_search(options, begin, after);
+    expect_hypothesis(s, 0, "000", log(0.486) / 3);
+    expect_hypothesis(s, 1, "2", log(0.4));
+    expect_hypothesis(s, 2, "002", log(0.054) / 3);
+    beam_free(s);
+    options.length_penalty = 0;
+    s = run_search(options, begin, after);
+    expect_hypothesis(s, 0, "000", log(0.486));
+    expect_hypothesis(s, 1, "2", log(0.4));
+    expect_hypothesis(s, 2, "02", log(0.06));
+    beam_free(s);
+    options.length_penalty = -1;
+    s = run_search(options, begin, after);
+    expect_hypothesis(s, 0, "2", log(0.4));
+    expect_hypothesis(s, 1, "000", log(0.486) * 3);
+    beam_free(s);
+    options.length_penalty = 0.5;
+    s = run_search(options, begin, after);
+    expect_hypothesis(s, 0, "000", log(0.486) / sqrt(3));
+    beam_free(s);
+}
+END_TEST
+
+START_TEST(beam_stops_when_it_is_told)
+{
+    /* each step goes on with 0.9: 0 ends at once with 0.1, and the longer it goes on the better a penalty of 1 likes it */
+    static const double begin[3] = {0.9, 0, 0.1}, after[2][3] = {{0.9, 0, 0.1}};
+    struct beam_options options = {.width = 2, .n_best = 1, .limit = 40, .length_penalty = 1};
+    options.stopping = BEAM_ALWAYS;
+    struct beam_search *s = run_search(options, begin, after);
+    expect_hypothesis(s, 0, "02", log(0.09) / 2);
+    beam_free(s);
+    options.stopping = BEAM_AUTO; /* at every length it is better to go on than to have ended */
+    s = run_search(options, begin, after);
+    uint32_t n;
+    ck_assert_uint_eq(beam_best(s, &n)->length, 40);
+    ck_assert(!beam_best(s, &n)->ended);
+    beam_free(s);
+    options.length_penalty = 0; /* what ended first has the highest sum that an ended one can have; going on has more for a while */
+    for (int stopping = BEAM_AUTO; stopping <= BEAM_NEVER; stopping++) {
+        options.stopping = (enum beam_stopping)stopping;
+        s = run_search(options, begin, after);
+        expect_hypothesis(s, 0, "2", log(0.1));
+        beam_free(s);
+    }
+}
+END_TEST
+
+START_TEST(beam_of_odd_distributions)
+{
+    static const double begin[3] = {0.5, 0.5, 0}, after[2][3] = {{0, 0, 0}, {0.25, 0.5, 0.25}}, dead[2][3] = {{0}};
+    /* wider than the vocabulary; what goes on from 0 is impossible, and only that is lost */
+    struct beam_search *s = run_search((struct beam_options){.width = 50, .n_best = 50, .limit = 2}, begin, after);
+    uint32_t n;
+    beam_best(s, &n);
+    ck_assert_uint_eq(n, 3);
+    expect_hypothesis(s, 0, "11", log(0.25));
+    expect_hypothesis(s, 1, "12", log(0.125)); /* before what the limit ended */
+    expect_hypothesis(s, 2, "10", log(0.125));
+    beam_free(s);
+    s = run_search((struct beam_options){.width = 2, .n_best = 2, .limit = 9}, begin, dead);
+    beam_best(s, &n);
+    ck_assert_uint_eq(n, 0);
+    beam_free(s);
+    struct error error;
+    const float values[] = {NAN, INFINITY};
+    for (int i = 0; i < 2; i++) {
+        const float logits[3] = {1, values[i], 0};
+        const struct select_question q = {.logits = logits, .n = 3, .n_selectable = 3, .position = 8};
+        s = beam_new(&(struct beam_options){.width = 2, .n_best = 1, .limit = 9});
+        ck_assert(!beam_offer(s, 0, &q, two_ends, NULL, &error));
+        ck_assert_msg(strstr(error.text, "the logit of token 1 for position 8 is ") != NULL, "%s", error.text);
+        beam_free(s);
+    }
+    /* padding and bans are never taken; more tokens that end it than are looked at first */
+    float many[64];
+    for (int i = 0; i < 64; i++)
+        many[i] = (float)-i;
+    const uint32_t banned[] = {0};
+    const struct select_question q = {.logits = many, .n = 64, .n_selectable = 60, .banned = banned, .n_banned = 1};
+    s = beam_new(&(struct beam_options){.width = 60, .n_best = 60, .limit = 1});
+    ck_assert(beam_offer(s, 0, &q, two_ends, NULL, &error));
+    ck_assert(!beam_step(s));
+    const struct beam_hypothesis *best = beam_best(s, &n);
+    ck_assert_uint_eq(n, 59);
+    for (uint32_t i = 0; i < n; i++)
+        ck_assert(best[i].id == i + 1 && best[i].ended == (i == 1));
+    ck_assert_double_eq(best[4].sum, (double)many[5] - select_log_total(many, 64));
+    beam_free(s);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("select");
@@ -815,6 +1008,11 @@ int main(void)
     tcase_add_test(tests, the_chain_is_described);
     tcase_add_test(tests, stop_strings_are_found);
     tcase_add_test(tests, stop_strings_equal_a_plain_search);
+    tcase_add_test(tests, copies_draw_apart);
+    tcase_add_test(tests, beam_finds_what_greedy_misses);
+    tcase_add_test(tests, beam_scores_by_length);
+    tcase_add_test(tests, beam_stops_when_it_is_told);
+    tcase_add_test(tests, beam_of_odd_distributions);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,77 @@
+/* beam: logits in; the most probable of many continuations out, by beam search, in the place of `sample`. */
+#include "options.h"
+#include "stage/answer.h"
+#include "stage/search.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t width = 4, n_best = 1;
+static int stopping;
+static struct naming naming;
+static struct texts stops;
+static struct search_options search = {.beam.length_penalty = 1, .limit = -1, .stops = &stops, .naming = &naming};
+static const char *output_path;
+static bool force;
+
+static const struct option_spec options[] = {
+    ROW_BEAM_WIDTH(&width, 0),
+    ROW_LENGTH_PENALTY(&search.beam.length_penalty, 0),
+    ROW_EARLY_STOPPING(&stopping, 0),
+    ROW_CONTINUATIONS(&n_best, 0),
+    ROW_PREDICT(&search.limit, 0),
+    ROW_STOP(&stops, 0),
+    ROW_IGNORE_EOS(&search.ignore_eos, 0),
+    ROW_MODEL(&naming.model, 0),
+    ROW_OUTPUT(&output_path),
+    ROW_FORCE(&force),
+    ROW_VERBOSE(&search.verbose, 0),
+    {0},
+};
+static const struct program program = {
+    "[STREAM ...]", "Search for the most probable continuation: logits in; tokens, forks and ends out.", options};
+
+int main(int argc, char **argv)
+{
+    program_start(argv);
+    int first = options_parse(&program, argc, argv, NULL, NULL);
+
+    struct output output;
+    struct record_writer writer = {.output = &output};
+    bool closed = false;
+    if (n_best > width)
+        die(STATUS_USAGE, "-N %" PRId64 ": a beam of width %" PRId64 " has no more than %" PRId64 " hypotheses", n_best, width, width);
+    for (size_t i = 0; i < stops.count; i++)
+        if (!*stops.item[i])
+            die(STATUS_USAGE, "--stop: expected a text, found an empty one");
+    search.beam.width = (uint32_t)width;
+    search.beam.n_best = (uint32_t)n_best;
+    search.beam.stopping = (enum beam_stopping)stopping;
+    output_open(&output, output_path, true, force);
+    record_writer_report_errors(&writer);
+    struct record_reader *reader = reader_open(argv + first, argc - first);
+    if (stops.count)
+        naming_open(&naming, "stop");
+    struct searches *searches = searches_new(&search, reader, &writer);
+
+    for (struct record record; reader_next(reader, &record);) {
+        if (closed && record.type == RECORD_LOGITS && !reader_sequence(reader, record.sequence)->ended)
+            reader_die(reader, STATUS_INPUT, "sequence %u begins after all others have ended", record.sequence);
+        searches_take(searches, &record);
+        if (record.type == RECORD_END && !closed && searches_ended(searches)) {
+            answer_close(&output);
+            closed = true;
+        }
+    }
+
+    searches_finish(searches);
+    if (!closed)
+        answer_close(&output);
+    searches_free(searches);
+    naming_close(&naming);
+    reader_close(reader);
+    record_writer_free(&writer);
+    free(stops.item);
+    return program_end();
+}
