@@ -44,4 +44,4 @@ _unroll() {
     fi
 }
 
-complete -F _unroll {,unroll-}{tokenize,prefill,decode-step,sample,detok,generate,peek,constrain,penalize,quantize,score}
+complete -F _unroll {,unroll-}{tokenize,prefill,decode-step,sample,beam,detok,generate,peek,constrain,penalize,quantize,score}

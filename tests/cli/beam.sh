@@ -110,6 +110,18 @@ expect_status 0 generate --beam-width 4 -N 2 -n 12 -v "$prompt"
 grep -Eq '^beam: sequence 0: hypothesis 1: score -0\.[0-9]{6}, sum -[0-9]+\.[0-9]{6}, 12 tokens, end \(length\)$' err || fail "said $(brief err)"
 grep -Eq '^generate: 2 sequences: 4 prompt tokens, [0-9]+ selected by all beams, finish reason: length 2$' err || fail "said $(brief err)"
 [ "$(grep -c hypothesis err)" -eq 2 ] || fail "said $(brief err)"
+begin "scores: --json has them beside the texts"
+generate --beam-width 4 -N 2 -n 12 --json "$prompt" >lines
+python3 -S - lines <<'EOF' >got || fail "not as expected: $(brief lines)"
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+ends = {x["sequence"]: x for x in lines if x.get("end") not in (None, "dropped")}
+assert sorted(ends) == [0, 1] and all(x["end"] == "length" and abs(x["sum"] / 12 - x["score"]) < 1e-12 for x in ends.values()), ends
+assert ends[0]["score"] >= ends[1]["score"] and not any("text" in x for x in lines if x.get("end") == "dropped")
+print(ends[0]["text"], ends[1]["text"], sep="\0", end="\0")
+EOF
+generate --beam-width 4 -N 2 -n 12 -0 "$prompt" >text
+cmp -s text got || fail "$(brief got)"
 begin "the score is that of the tokens, summed up"
 found answers >got
 awk '{ n = split($2, ids, ","); if (n != 12) exit 1 }' got || fail "$(brief got)"
