@@ -1,4 +1,5 @@
-/* beam: logits in; the most probable of many continuations out, by beam search, in the place of `sample`. */
+/* beam: logits in; the most probable of many continuations out, by beam search, in the place of
+ * `sample`. */
 #include "options.h"
 #include "stage/answer.h"
 #include "stage/search.h"
@@ -11,7 +12,8 @@ static int64_t width = 4, n_best = 1;
 static int stopping;
 static struct naming naming;
 static struct texts stops;
-static struct search_options search = {.beam.length_penalty = 1, .limit = -1, .stops = &stops, .naming = &naming};
+static struct search_options search = {
+    .beam.length_penalty = 1, .limit = -1, .stops = &stops, .naming = &naming};
 static const char *output_path;
 static bool force;
 
@@ -30,7 +32,8 @@ static const struct option_spec options[] = {
     {0},
 };
 static const struct program program = {
-    "[STREAM ...]", "Search for the most probable continuation: logits in; tokens, forks and ends out.", options};
+    "[STREAM ...]",
+    "Search for the most probable continuation: logits in; tokens, forks and ends out.", options};
 
 int main(int argc, char **argv)
 {
@@ -41,7 +44,9 @@ int main(int argc, char **argv)
     struct record_writer writer = {.output = &output};
     bool closed = false;
     if (n_best > width)
-        die(STATUS_USAGE, "-N %" PRId64 ": a beam of width %" PRId64 " has no more than %" PRId64 " hypotheses", n_best, width, width);
+        die(STATUS_USAGE,
+            "-N %" PRId64 ": a beam of width %" PRId64 " has no more than %" PRId64 " hypotheses",
+            n_best, width, width);
     for (size_t i = 0; i < stops.count; i++)
         if (!*stops.item[i])
             die(STATUS_USAGE, "--stop: expected a text, found an empty one");
@@ -56,8 +61,10 @@ int main(int argc, char **argv)
     struct searches *searches = searches_new(&search, reader, &writer);
 
     for (struct record record; reader_next(reader, &record);) {
-        if (closed && record.type == RECORD_LOGITS && !reader_sequence(reader, record.sequence)->ended)
-            reader_die(reader, STATUS_INPUT, "sequence %u begins after all others have ended", record.sequence);
+        if (closed && record.type == RECORD_LOGITS &&
+            !reader_sequence(reader, record.sequence)->ended)
+            reader_die(reader, STATUS_INPUT, "sequence %u begins after all others have ended",
+                       record.sequence);
         searches_take(searches, &record);
         if (record.type == RECORD_END && !closed && searches_ended(searches)) {
             answer_close(&output);

@@ -31,7 +31,8 @@ static const struct program program = {"[STREAM ...]",
                                        options};
 
 /* Writes all lanes, some of them at a time evaluated first where they are not, as a state. */
-static void write_state(struct engine *engine, struct state *state, struct record_writer *writer, bool last)
+static void write_state(struct engine *engine, struct state *state, struct record_writer *writer,
+                        bool last)
 {
     enum { TOGETHER = 64 };
     state_write_model(writer, &engine->facts);
@@ -68,7 +69,8 @@ int main(int argc, char **argv)
     state_init(&state, reader, &engine.facts);
 
     if (stream) {
-        decode_stream(&engine, &state, &writer, &(struct decode_options){.no_cache = no_cache, .keep = save_path != NULL});
+        decode_stream(&engine, &state, &writer,
+                      &(struct decode_options){.no_cache = no_cache, .keep = save_path != NULL});
     } else {
         state_take_all(&state);
         if (state.n_lanes == 0)

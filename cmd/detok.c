@@ -85,7 +85,8 @@ static void take_score(const struct record *record)
 {
     const uint8_t *payload = reader_payload(reader, NULL);
     if (record->raw_length != RECORD_SCORE_BYTES)
-        reader_die(reader, STATUS_INPUT, "expected %d bytes, found %llu", RECORD_SCORE_BYTES, (unsigned long long)record->raw_length);
+        reader_die(reader, STATUS_INPUT, "expected %d bytes, found %llu", RECORD_SCORE_BYTES,
+                   (unsigned long long)record->raw_length);
     score.waiting = true;
     score.sequence = record->sequence;
     score.score = load_f64(payload);
@@ -258,7 +259,8 @@ static void drop_text(struct passage *passage, const struct sequence *sequence)
     *passage = (struct passage){.flow.raw = raw, .first = true};
 }
 
-static void end_text(struct passage *passage, const struct sequence *sequence, const struct record *record)
+static void end_text(struct passage *passage, const struct sequence *sequence,
+                     const struct record *record)
 {
     struct error error;
     struct end end;

@@ -42,7 +42,8 @@ static const struct option_spec options[] = {
     ROW_CACHE_TYPE(NULL, TO_MODEL),
     ROW_REPACK(NULL, TO_MODEL),
     ROW_NO_CACHE(NULL, TO_DECODE),
-    {0, "state", "FILE", OPTION_TEXT, &state, 0, 0, "go on from a saved state; the text is appended to it", 0},
+    {0, "state", "FILE", OPTION_TEXT, &state, 0, 0,
+     "go on from a saved state; the text is appended to it", 0},
     ROW_REUSE(NULL, TO_PREFILL),
     ROW_SAVE(NULL, TO_DECODE),
     ROW_BIAS(NULL, TO_PENALIZE),
@@ -193,7 +194,8 @@ static void refuse_draws(const struct given *given, size_t n_given)
 {
     for (size_t i = 0; i < n_given && stage_of(TO_BEAM)->used; i++)
         if (given[i].option->forward == TO_SAMPLE)
-            die(STATUS_USAGE, "--%s is an option of sample, but beam search takes its place", given[i].option->name);
+            die(STATUS_USAGE, "--%s is an option of sample, but beam search takes its place",
+                given[i].option->name);
 }
 
 /* Our standard input is the text and our standard output the continuation: neither is a state too. */
@@ -272,7 +274,8 @@ static void echo_question(struct tap *tap, const struct record *record, const ui
 {
     bool begins = record->type == RECORD_LOGITS || record->type == RECORD_FORK;
     size_t at = begun_at(tap, record->sequence);
-    if ((!begins && record->type != RECORD_TOKENS) || (at < tap->n_begun && tap->begun[at] == record->sequence))
+    if ((!begins && record->type != RECORD_TOKENS) ||
+        (at < tap->n_begun && tap->begun[at] == record->sequence))
         return;
     if (!begins) {
         outlet_put_record(&tap->relay[1].out[1], &tap->relay[0], record, payload);
@@ -341,8 +344,11 @@ static void start_stages(struct pipeline *pipeline, struct tap *tap, bool reads_
             in = tapped[0];
         } else if (stage->link == TO_ANSWERS) {
             pipeline_pipe(tapped);
-            tap->relay[1] = (struct relay){.in = next[0], .out = {{.fd = back[1]}, {.fd = tapped[1]}}, .apart = echo,
-                                           .see = watched ? see_answer : NULL, .context = tap};
+            tap->relay[1] = (struct relay){.in = next[0],
+                                           .out = {{.fd = back[1]}, {.fd = tapped[1]}},
+                                           .apart = echo,
+                                           .see = watched ? see_answer : NULL,
+                                           .context = tap};
             in = tapped[0];
         }
     }
@@ -378,7 +384,8 @@ int main(int argc, char **argv)
     check_chat();
     refuse_draws(given, n_given);
     if (trace && (lines || continuations > 1 || stage_of(TO_BEAM)->used))
-        die(STATUS_USAGE, "--trace follows one sequence: it goes with neither --lines nor -N nor beam search");
+        die(STATUS_USAGE,
+            "--trace follows one sequence: it goes with neither --lines nor -N nor beam search");
     bool reads_input = text_arguments(&stage_of(TO_TOKENIZE)->words, argv + first, argc - first);
     add(&stage_of(TO_PREFILL)->words, "--mpi=never");
     add(&stage_of(TO_DECODE)->words, "--stream");

@@ -79,19 +79,24 @@ static void read_again(struct turn *turn)
     turn->stop_state = turn->read = 0;
 }
 
-static void tell_end(const struct turn *turn, const struct record *token, int64_t continuation, uint32_t id, const struct end *end)
+static void tell_end(const struct turn *turn, const struct record *token, int64_t continuation,
+                     uint32_t id, const struct end *end)
 {
     char which[40] = "";
     if (continuation > 0)
         snprintf(which, sizeof which, ", continuation %" PRId64, continuation);
     if (verbose)
-        warn("sequence %u%s: end (%s) at position %u, after %" PRId64 " tokens", token->sequence, which,
-             end_reason_name(end->reason), token->position + (id != RECORD_NO_TOKEN), turn->n_selected);
+        warn("sequence %u%s: end (%s) at position %u, after %" PRId64 " tokens", token->sequence,
+             which, end_reason_name(end->reason), token->position + (id != RECORD_NO_TOKEN),
+             turn->n_selected);
 }
 
 static struct record end_record(const struct record *token, uint32_t position)
 {
-    return (struct record){.type = RECORD_END, .sequence = token->sequence, .position = position, .binding = token->binding};
+    return (struct record){.type = RECORD_END,
+                           .sequence = token->sequence,
+                           .position = position,
+                           .binding = token->binding};
 }
 
 /* Ends the sequence, after a token where `id` is one. */
@@ -101,7 +106,8 @@ static void finish(struct turn *turn, const struct record *token, uint32_t id, c
     turn->ended = true;
     tell_end(turn, token, 0, id, end);
     if (id == RECORD_NO_TOKEN)
-        record_write(&writer, end_record(token, token->position), payload, end_encode(end, payload));
+        record_write(&writer, end_record(token, token->position), payload,
+                     end_encode(end, payload));
     else
         record_write_token_and_end(&writer, *token, id, end);
 }
@@ -143,8 +149,8 @@ static const float *model_logits(const struct record *record, const float *logit
 }
 
 /* Before the token, so that nobody has to wait for them when it has come. */
-static void write_logprobs(const struct record *record, const float *logits, const struct record *token, uint32_t id,
-                           bool of_copy)
+static void write_logprobs(const struct record *record, const float *logits,
+                           const struct record *token, uint32_t id, bool of_copy)
 {
     const float *own = model_logits(record, logits);
     size_t k = (size_t)n_logprobs < record->count ? (size_t)n_logprobs : record->count, length;
@@ -155,7 +161,9 @@ static void write_logprobs(const struct record *record, const float *logits, con
         found.n_raw = (uint32_t)select_raw(own, record->count, id, k, ids, values, &found.raw);
     found.n_processed = (uint32_t)select_processed(selector, k, ids + found.n_raw, values + found.n_raw, &found.processed);
     uint8_t *payload = logprobs_encode(&found, ids, values, &length);
-    const struct record told = {.type = RECORD_LOGPROBS, .sequence = token->sequence, .position = token->position,
+    const struct record told = {.type = RECORD_LOGPROBS,
+                                .sequence = token->sequence,
+                                .position = token->position,
                                 .binding = token->binding};
     if (of_copy)
         copies_put(copies, told, payload, length);
@@ -169,7 +177,8 @@ static void write_logprobs(const struct record *record, const float *logits, con
 /* ---- answers ------------------------------------------------------------------------------- */
 
 /* What the token's text does to the stop strings: END_STOP is filled in when one is complete. */
-static enum stop_outcome look_for_stops(struct turn *turn, const struct sequence *sequence, uint32_t id, struct end *end)
+static enum stop_outcome look_for_stops(struct turn *turn, const struct sequence *sequence,
+                                        uint32_t id, struct end *end)
 {
     struct stop_match match;
     const char *bytes;
@@ -203,15 +212,18 @@ struct choice {
 static struct choice choose(const struct asking *asking, bool for_copy)
 {
     const struct model_facts *model = reader_model(reader);
-    struct choice choice = {.token = asking->token, .end = {.reason = END_REASONS, .token = RECORD_NO_TOKEN}};
+    struct choice choice = {.token = asking->token,
+                            .end = {.reason = END_REASONS, .token = RECORD_NO_TOKEN}};
     struct error error;
     if (!select_choose(selector, &asking->question, &choice.id, &error))
         reader_die(reader, error.status, "%s", error.text);
     if (n_logprobs >= 0)
-        write_logprobs(asking->record, asking->question.logits, &asking->token, choice.id, for_copy);
+        write_logprobs(asking->record, asking->question.logits, &asking->token, choice.id,
+                       for_copy);
     if (asking->turn->n_selected == limit)
         choice.end.reason = END_LENGTH;
-    if (matcher && look_for_stops(asking->turn, asking->sequence, choice.id, &choice.end) != STOP_NONE)
+    if (matcher &&
+        look_for_stops(asking->turn, asking->sequence, choice.id, &choice.end) != STOP_NONE)
         choice.token.flags |= RECORD_HELD;
     if (model && model_facts_is_eog(model, choice.id))
         choice.end = (struct end){.reason = END_EOS, .token = choice.id};
@@ -242,25 +254,29 @@ static void put_choice(struct choice *choice)
     choice->token.flags |= ends(choice) ? RECORD_OPEN : 0;
     copies_put(copies, choice->token, payload, 4);
     if (ends(choice))
-        copies_put(copies, end_record(&choice->token, choice->token.position + 1), payload, end_encode(&choice->end, payload));
+        copies_put(copies, end_record(&choice->token, choice->token.position + 1), payload,
+                   end_encode(&choice->end, payload));
 }
 
-/* Continuation 0 stays in the sequence; the others are copies of it with draw streams of their own.  If it ends with its
- * first token, END waits until the copies have been taken. */
+/* Continuation 0 stays in the sequence; the others are copies of it with draw streams of their own.
+ * If it ends with its first token, END waits until the copies have been taken. */
 static void fork_and_send(struct asking *asking)
 {
     const struct sequence *sequence = asking->sequence;
     struct turn *turn = asking->turn;
     uint32_t position = asking->token.position;
-    bool prompt = sequence->n_tokens == 0 || !(sequence->flags[sequence->n_tokens - 1] & RECORD_GENERATED);
+    bool prompt =
+        sequence->n_tokens == 0 || !(sequence->flags[sequence->n_tokens - 1] & RECORD_GENERATED);
     struct choice first = choose(asking, false);
     struct choice only_token = first;
     only_token.token.flags |= ends(&first) ? RECORD_OPEN : 0;
     only_token.end.reason = END_REASONS;
     send(turn, &only_token);
     for (int64_t k = 1; k < continuations; k++) {
-        asking->question.draw_stream = select_copy_stream(prompt, sequence->draw_stream, position, (uint32_t)k);
-        struct copy *copy = copies_add(copies, sequence->id, position, asking->question.draw_stream);
+        asking->question.draw_stream =
+            select_copy_stream(prompt, sequence->draw_stream, position, (uint32_t)k);
+        struct copy *copy =
+            copies_add(copies, sequence->id, position, asking->question.draw_stream);
         struct choice choice = choose(asking, true);
         copy->n_selected = 1;
         copy->ended = ends(&choice);
@@ -272,7 +288,8 @@ static void fork_and_send(struct asking *asking)
         uint8_t payload[RECORD_MAX_SMALL];
         turn->ended = true;
         tell_end(turn, &asking->token, 0, first.id, &first.end);
-        copies_put_after(copies, end_record(&first.token, position + 1), payload, end_encode(&first.end, payload));
+        copies_put_after(copies, end_record(&first.token, position + 1), payload,
+                         end_encode(&first.end, payload));
     }
     copies_settle(copies);
 }
@@ -339,7 +356,8 @@ static bool is_ours(const struct record *record)
     if (record->type != RECORD_TOKENS && record->type != RECORD_END)
         return false;
     const struct turn *turn = turn_of(reader_sequence(reader, record->sequence));
-    return record->type == RECORD_END ? turn->ended : turn->answered && record->position == turn->answered;
+    return record->type == RECORD_END ? turn->ended
+                                      : turn->answered && record->position == turn->answered;
 }
 
 /* In the loop END comes back to us by way of the model, behind everything that was there before it: when
@@ -388,7 +406,9 @@ int main(int argc, char **argv)
         if (!*stops.item[i])
             die(STATUS_USAGE, "--stop: expected a text, found an empty one");
     if (continuations > 1 && chain.temperature <= 0)
-        die(STATUS_USAGE, "-N %" PRId64 " needs --temp: at temperature 0 nothing is drawn, and all continuations would be the same",
+        die(STATUS_USAGE,
+            "-N %" PRId64 " needs --temp: at temperature 0 nothing is drawn, and all continuations "
+                          "would be the same",
             continuations);
     chain.seed = seed.value;
     select_describe(&chain, words, sizeof words);

@@ -80,7 +80,8 @@ static void read_stream(struct caches *c, uint32_t set, struct record_reader *re
     while (reader_next(reader, &record)) {
         struct lane *lane = state_take(state, &record);
         if (record.type == RECORD_END && lane->tokens->dropped)
-            tell(c, (struct change){.kind = CHANGE_CUT, .set = set, .lane = (uint32_t)lane->tokens->index});
+            tell(c, (struct change){
+                        .kind = CHANGE_CUT, .set = set, .lane = (uint32_t)lane->tokens->index});
         if (record.type != RECORD_FORK)
             continue;
         struct lane *source = state_lane(state, load_u32(reader_used_payload(reader)));
@@ -128,7 +129,8 @@ static void leave_out_dropped(struct caches *c, struct state *state)
 {
     for (size_t i = state->n_lanes; i-- > 0;)
         if (state_leaves_out(state->lane[i]))
-            tell(c, (struct change){.kind = CHANGE_LEAVE_OUT, .set = SET_INPUT, .lane = (uint32_t)i});
+            tell(c,
+                 (struct change){.kind = CHANGE_LEAVE_OUT, .set = SET_INPUT, .lane = (uint32_t)i});
     state_leave_out_dropped(state);
 }
 
@@ -180,7 +182,8 @@ static void append(struct caches *c, const struct change *change)
 
 static void leave_out(struct caches *c, const struct change *change)
 {
-    struct cache_sequence *cache = cache_of(c, change->set, change->lane), **at = c->at[change->set] + change->lane;
+    struct cache_sequence *cache = cache_of(c, change->set, change->lane),
+                          **at = c->at[change->set] + change->lane;
     cache_release(cache);
     free(cache);
     c->n[change->set]--;

@@ -266,7 +266,8 @@ static void forget(struct sequence *s)
 {
     free(s->tokens);
     free(s->flags);
-    *s = (struct sequence){.id = s->id, .index = s->index, .ended = true, .dropped = true, .logits_position = -1};
+    *s = (struct sequence){
+        .id = s->id, .index = s->index, .ended = true, .dropped = true, .logits_position = -1};
 }
 
 static bool apply_end(struct record_reader *r, struct sequence *s, const uint8_t *payload, struct error *error)
@@ -502,7 +503,8 @@ uint8_t reader_waiting(struct record_reader *r)
     uint8_t header[RECORD_HEADER];
     struct record record;
     struct error error;
-    if (r->payload_waiting || source_peek(&r->source[r->current], header, sizeof header) < sizeof header)
+    if (r->payload_waiting ||
+        source_peek(&r->source[r->current], header, sizeof header) < sizeof header)
         return 0;
     return record_decode(&record, header, &error) ? record.type : 0;
 }
@@ -517,7 +519,8 @@ void reader_die(struct record_reader *r, enum status status, const char *format,
     die(status, "%s: %s", reader_place(r), text);
 }
 
-/* All that can be: where a state is followed by the answers to it, these may come while it is still being read. */
+/* All that can be: where a state is followed by the answers to it, these may come while it is still
+ * being read. */
 void reader_read_ahead(struct record_reader *r)
 {
     for (size_t i = 0; i < r->n_sources; i++) {

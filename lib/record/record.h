@@ -18,7 +18,7 @@ enum record_type {
     RECORD_ANCILLARY = 128, /* this and above: ignored by readers that do not know the type */
     RECORD_RAW = 128,       /* before LOGITS that a filter has changed: what they were; count 0: not kept */
     RECORD_LOGPROBS = 129,  /* before the TOKENS that sample chose: log-probabilities */
-    RECORD_SCORE = 130,     /* before the END of what beam found: f64 score, f64 sum of log-probabilities, u32 tokens */
+    RECORD_SCORE = 130,     /* before an END of beam's: f64 score, f64 sum, u32 tokens */
 };
 enum record_flags {
     RECORD_DEFLATED = 1,
@@ -166,7 +166,7 @@ struct sequence {
     uint32_t draw_stream;  /* 0 from a prompt; FORK gives another */
     uint32_t changed_from; /* first position that the last record changed: where consumers catch up */
     bool open, ended;
-    bool dropped; /* it ended so, and its tokens are forgotten; a record that follows begins it anew */
+    bool dropped; /* it ended so and is forgotten; a record that follows begins it anew */
     int64_t logits_position; /* of the last LOGITS record; -1: none */
 };
 
@@ -208,13 +208,13 @@ _Noreturn void reader_die(struct record_reader *reader, enum status status, cons
 /* The payload (raw_length bytes) of a record that reader_next has used itself (MODEL, TOKENS, FORK,
  * END), to look at it or pass it on. */
 const uint8_t *reader_used_payload(const struct record_reader *reader);
-/* The type of the next record where its header is there already; 0 where it is not, or is damaged.  Nothing is
- * brought up to date by it. */
+/* The type of the next record where its header is there already; 0 where it is not, or is damaged.
+ * Nothing is brought up to date by it. */
 uint8_t reader_waiting(struct record_reader *reader);
 /* "FILE, record 3 (LOGITS)": where the reader stands, for messages. */
 const char *reader_place(struct record_reader *reader);
-/* From now on every input that is no regular file is read ahead by a thread into a queue, so that a writer upstream is
- * never blocked by us while we write (the loop with several sequences). */
+/* From now on every input that is no regular file is read ahead by a thread into a queue, so that a
+ * writer upstream is never blocked by us while we write (the loop with several sequences). */
 void reader_read_ahead(struct record_reader *reader);
 
 #endif

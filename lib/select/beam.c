@@ -63,8 +63,8 @@ static bool check_logits(const struct select_question *q, struct error *error)
 {
     for (uint32_t i = 0; i < q->n; i++)
         if (isnan(q->logits[i]) || q->logits[i] == INFINITY)
-            return error_set(error, STATUS_INPUT, "the logit of token %u for position %u is %s", i, q->position,
-                             isnan(q->logits[i]) ? "NaN" : "+infinity");
+            return error_set(error, STATUS_INPUT, "the logit of token %u for position %u is %s", i,
+                             q->position, isnan(q->logits[i]) ? "NaN" : "+infinity");
     return true;
 }
 
@@ -76,10 +76,10 @@ static bool is_banned(const struct select_question *q, uint32_t id)
     return false;
 }
 
-/* The greatest logits of a beam, down to the last that can matter: so many that `width` of them do not end it.  False
- * where more than k are needed for that. */
-static bool add_candidates(struct beam_search *s, uint32_t beam, const struct select_question *q, size_t k, beam_ends *ends,
-                           void *context)
+/* The greatest logits of a beam, down to the last that can matter: so many that `width` of them do
+ * not end it.  False where more than k are needed for that. */
+static bool add_candidates(struct beam_search *s, uint32_t beam, const struct select_question *q,
+                           size_t k, beam_ends *ends, void *context)
 {
     uint32_t n = q->n < q->n_selectable ? q->n : q->n_selectable, going_on = 0, order = 0;
     size_t before = s->n_candidates;
@@ -92,8 +92,10 @@ static bool add_candidates(struct beam_search *s, uint32_t beam, const struct se
             return true;
         if (is_banned(q, id))
             continue;
-        struct candidate c = {sum + ((double)q->logits[id] - total), beam, order++, id, ends(context, beam, id)};
-        s->candidate = grow(s->candidate, &s->candidates_capacity, s->n_candidates + 1, sizeof *s->candidate);
+        struct candidate c = {sum + ((double)q->logits[id] - total), beam, order++, id,
+                              ends(context, beam, id)};
+        s->candidate =
+            grow(s->candidate, &s->candidates_capacity, s->n_candidates + 1, sizeof *s->candidate);
         s->candidate[s->n_candidates++] = c;
         going_on += !c.ends;
     }
@@ -103,8 +105,8 @@ static bool add_candidates(struct beam_search *s, uint32_t beam, const struct se
     return false;
 }
 
-bool beam_offer(struct beam_search *s, uint32_t beam, const struct select_question *q, beam_ends *ends, void *context,
-                struct error *error)
+bool beam_offer(struct beam_search *s, uint32_t beam, const struct select_question *q,
+                beam_ends *ends, void *context, struct error *error)
 {
     if (!check_logits(q, error))
         return false;
@@ -158,11 +160,12 @@ static void keep(struct beam_search *s, struct beam_hypothesis hypothesis)
         s->n_kept--;
 }
 
-/* The highest score that the best of those that run could get: its sum only falls, and a positive penalty forgives most
- * at the greatest length. */
+/* The highest score that the best of those that run could get: its sum only falls, and a positive
+ * penalty forgives most at the greatest length. */
 static double bound(const struct beam_search *s)
 {
-    return score_of(s, s->running[0].sum, s->options.length_penalty > 0 ? s->options.limit : s->length);
+    return score_of(s, s->running[0].sum,
+                    s->options.length_penalty > 0 ? s->options.limit : s->length);
 }
 
 static bool is_over(const struct beam_search *s)

@@ -88,9 +88,10 @@ bool select_choose(struct selector *selector, const struct select_question *ques
 /* The number u of a question. */
 double select_uniform(uint64_t seed, uint32_t draw_stream, uint32_t position);
 
-/* The draw stream of copy k (1, 2, ...) of a sequence that is copied before its token at `position`.  Of a prompt, before
- * anything was selected: k.  Otherwise it is word 0 of Philox 4x32-10 (key: 0, 1; counter: position, draw stream, k, 0)
- * with its highest bit set, so that copies of copies, and of what has copies already, draw apart. */
+/* The draw stream of copy k (1, 2, ...) of a sequence that is copied before its token at
+ * `position`.  Of a prompt, before anything was selected: k.  Otherwise it is word 0 of Philox
+ * 4x32-10 (key: 0, 1; counter: position, draw stream, k, 0) with its highest bit set, so that
+ * copies of copies, and of what has copies already, draw apart. */
 uint32_t select_copy_stream(bool prompt, uint32_t draw_stream, uint32_t position, uint32_t k);
 
 /* Of the answer that select_choose gave last: the natural logarithm of its probability among the candidates that survived
@@ -109,26 +110,28 @@ size_t select_top(const float *logits, uint32_t n, size_t k, uint32_t *ids);
 
 /* ---- beam search (beam.c) ------------------------------------------------------------------- */
 
-/* Beam search: of all continuations of the running hypotheses by one token the `width` most probable run on; those that end
- * among them are kept.  In the form of Wu et al. ("Google's neural machine translation system", arXiv 1609.08144,
- * section 7, before its refinement) and of the libraries in use, the score of a hypothesis is
+/* Beam search: of all continuations of the running hypotheses by one token the `width` most
+ * probable run on; those that end among them are kept.  In the form of Wu et al. ("Google's neural
+ * machine translation system", arXiv 1609.08144, section 7, before its refinement) and of the
+ * libraries in use, the score of a hypothesis is
  *
  *     sum of the log-probabilities of its tokens / (number of its tokens) ^ length penalty
  *
- * in f64; a token's log-probability is (double)logit - select_log_total over all logits of the record, and sums are
- * taken from the first token on.  Of equal sums the hypothesis that comes from the lower beam goes before, then the one
- * with the greater logit, then that with the lower id.  Beams are numbered from the most probable one on. */
+ * in f64; a token's log-probability is (double)logit - select_log_total over all logits of the
+ * record, and sums are taken from the first token on.  Of equal sums the hypothesis that comes from
+ * the lower beam goes before, then the one with the greater logit, then that with the lower id.
+ * Beams are numbered from the most probable one on. */
 enum beam_stopping {
-    BEAM_AUTO,   /* when `width` hypotheses have ended, and none that runs has, as it stands, a higher score than the last of them */
+    BEAM_AUTO,   /* when `width` have ended and none that runs, as it stands, scores above the last */
     BEAM_ALWAYS, /* when `width` hypotheses have ended; with a width of 1 always so */
-    BEAM_NEVER,  /* when no running hypothesis, whatever its length may become, can get among the n_best */
+    BEAM_NEVER,  /* when none that runs can get among the n_best, however long it may become */
 };
 struct beam_options {
     uint32_t width;        /* hypotheses that run, and ended ones that are kept */
     uint32_t n_best;       /* hypotheses that are wanted, at most `width` */
     double length_penalty; /* 0: the score is the sum */
     enum beam_stopping stopping;
-    uint32_t limit; /* the most tokens that a hypothesis may have, at least 1: there all that run end */
+    uint32_t limit; /* the most tokens of a hypothesis, at least 1: there all that run end */
 };
 struct beam_hypothesis {
     double sum, score;
@@ -145,19 +148,21 @@ void beam_free(struct beam_search *search);
 
 /* Whether a hypothesis ends when its beam goes on by this token. */
 typedef bool beam_ends(void *context, uint32_t beam, uint32_t id);
-/* The distribution over the next token of a beam (before the first step there is one, 0): each is given once between two
- * steps.  False where a logit is NaN or +infinity.  Logits of -infinity are never taken. */
-bool beam_offer(struct beam_search *search, uint32_t beam, const struct select_question *question, beam_ends *ends,
-                void *context, struct error *error);
+/* The distribution over the next token of a beam (before the first step there is one, 0): each is
+ * given once between two steps.  False where a logit is NaN or +infinity.  Logits of -infinity are
+ * never taken. */
+bool beam_offer(struct beam_search *search, uint32_t beam, const struct select_question *question,
+                beam_ends *ends, void *context, struct error *error);
 /* Takes the next step.  False: the search is over. */
 bool beam_step(struct beam_search *search);
 /* Those that run; valid until the next step. */
 const struct beam_hypothesis *beam_running(const struct beam_search *search, uint32_t *n);
-/* When it is over: the best, by their scores; of equal ones the one that ended first, in one step by a token.  None where every logit was
- * -infinity before one had ended. */
+/* When it is over: the best, by their scores; of equal ones the one that ended first, in one step
+ * by a token.  None where every logit was -infinity before one had ended. */
 const struct beam_hypothesis *beam_best(const struct beam_search *search, uint32_t *n);
 /* The tokens of a hypothesis (length), from the first that was selected on. */
-void beam_tokens(const struct beam_search *search, const struct beam_hypothesis *hypothesis, uint32_t *ids);
+void beam_tokens(const struct beam_search *search, const struct beam_hypothesis *hypothesis,
+                 uint32_t *ids);
 
 /* ---- stop strings (stop.c) ----------------------------------------------------------------- */
 

@@ -214,12 +214,14 @@ static void show_logprobs(struct show *show, struct record_reader *reader, const
     }
 }
 
-static void show_score(FILE *out, struct record_reader *reader, const struct record *record, const uint8_t *payload)
+static void show_score(FILE *out, struct record_reader *reader, const struct record *record,
+                       const uint8_t *payload)
 {
     if (record->raw_length != RECORD_SCORE_BYTES)
-        reader_die(reader, STATUS_INPUT, "expected %d bytes, found %llu", RECORD_SCORE_BYTES, (unsigned long long)record->raw_length);
-    fprintf(out, "  score %.6f: log-probabilities %.6f over %u tokens\n", load_f64(payload), load_f64(payload + 8),
-            load_u32(payload + 16));
+        reader_die(reader, STATUS_INPUT, "expected %d bytes, found %llu", RECORD_SCORE_BYTES,
+                   (unsigned long long)record->raw_length);
+    fprintf(out, "  score %.6f: log-probabilities %.6f over %u tokens\n", load_f64(payload),
+            load_f64(payload + 8), load_u32(payload + 16));
 }
 
 static void show_ancillary(struct show *show, const struct record *record, const uint8_t *payload)

@@ -10,8 +10,8 @@ bool answer_is_question(const struct record *record, const struct sequence *sequ
     return !(sequence->n_cached && (record->flags & RECORD_OPEN));
 }
 
-void answer_read_text(const struct stop_matcher *matcher, const struct vocab *vocab, const struct sequence *sequence,
-                      uint32_t *read, uint32_t *state)
+void answer_read_text(const struct stop_matcher *matcher, const struct vocab *vocab,
+                      const struct sequence *sequence, uint32_t *read, uint32_t *state)
 {
     struct stop_match match;
     if (*read < sequence->first)

@@ -40,7 +40,8 @@ void copies_free(struct copies *c)
     free(c);
 }
 
-static void put(struct copies *c, size_t copy, struct record record, const void *payload, size_t length)
+static void put(struct copies *c, size_t copy, struct record record, const void *payload,
+                size_t length)
 {
     struct waiting waiting = {record, copy, allocate(length + 1, 1), length};
     if (length)
@@ -66,7 +67,8 @@ struct copy *copies_add(struct copies *c, uint32_t source, uint32_t position, ui
     c->copy[c->n++] = (struct copy){.n_selected = 0};
     store_u32(payload, source);
     store_u32(payload + 4, draw_stream);
-    copies_put(c, (struct record){.type = RECORD_FORK, .flags = RECORD_OPEN, .position = position}, payload, sizeof payload);
+    copies_put(c, (struct record){.type = RECORD_FORK, .flags = RECORD_OPEN, .position = position},
+               payload, sizeof payload);
     return &c->copy[c->n - 1];
 }
 

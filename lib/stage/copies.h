@@ -1,9 +1,9 @@
 /* copies: sequences that begin as copies of others, by FORK, for `sample -N` and `beam -N`.
  *
- * A copy needs an id that nobody has.  While the first logits are answered more prompts may still be under way; but an
- * answer that comes back by way of the model comes behind all of them.  So what is about copies waits here until
- * then, or, where nothing comes back, until the input has ended: in the loop and by hand they get the same ids, the lowest
- * that are free. */
+ * A copy needs an id that nobody has.  While the first logits are answered more prompts may still
+ * be under way; but an answer that comes back by way of the model comes behind all of them.  So
+ * what is about copies waits here until then, or, where nothing comes back, until the input has
+ * ended: in the loop and by hand they get the same ids, the lowest that are free. */
 #ifndef UNROLL_COPIES_H
 #define UNROLL_COPIES_H
 
@@ -19,12 +19,15 @@ struct copy {
     int64_t n_selected;
     bool ended;
 };
-/* A further copy of the first `position` positions of a sequence.  Valid until the next call of copies_add. */
-struct copy *copies_add(struct copies *copies, uint32_t source, uint32_t position, uint32_t draw_stream);
-/* A record of the copy added last, whose sequence is filled in; or of any other sequence, that must not come before what
- * waits already.  The payload is copied. */
+/* A further copy of the first `position` positions of a sequence.  Valid until the next call of
+ * copies_add. */
+struct copy *copies_add(struct copies *copies, uint32_t source, uint32_t position,
+                        uint32_t draw_stream);
+/* A record of the copy added last, whose sequence is filled in; or of any other sequence, that must
+ * not come before what waits already.  The payload is copied. */
 void copies_put(struct copies *copies, struct record record, const void *payload, size_t length);
-void copies_put_after(struct copies *copies, struct record record, const void *payload, size_t length);
+void copies_put_after(struct copies *copies, struct record record, const void *payload,
+                      size_t length);
 
 /* Writes what waits: for each copy FORK, flagged OPEN, and its records. */
 void copies_write(struct copies *copies);

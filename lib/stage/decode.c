@@ -6,11 +6,12 @@
 /* ---- passes over lanes ---------------------------------------------------------------------- */
 
 enum {
-    ROWS_AT_ONCE = 512,        /* positions in one evaluation */
-    LOGITS_AT_ONCE = 16 << 20, /* numbers in the logits of one evaluation; more only for a single lane */
+    ROWS_AT_ONCE = 512, /* positions in one evaluation */
+    LOGITS_AT_ONCE = 16 << 20, /* numbers in its logits; more only for a single lane */
 };
 
-/* Where the cache holds all positions but nobody has the logits, the last position is evaluated again. */
+/* Where the cache holds all positions but nobody has the logits, the last position is evaluated
+ * again. */
 static void make_pending(struct lane *lane)
 {
     uint32_t end = lane_end(lane);
@@ -25,12 +26,14 @@ static uint32_t next_rows(const struct lane *lane, uint32_t step)
 }
 
 /* How many of the first lanes are evaluated at once; at least one. */
-static size_t lanes_at_once(const struct engine *engine, struct lane *const *lanes, size_t n, uint32_t step)
+static size_t lanes_at_once(const struct engine *engine, struct lane *const *lanes, size_t n,
+                            uint32_t step)
 {
     size_t count = 0, rows = 0;
     while (count < n) {
         rows += next_rows(lanes[count], step);
-        if (count > 0 && (rows > ROWS_AT_ONCE || (count + 1) * engine->facts.n_logits > LOGITS_AT_ONCE))
+        if (count > 0 &&
+            (rows > ROWS_AT_ONCE || (count + 1) * engine->facts.n_logits > LOGITS_AT_ONCE))
             break;
         count++;
     }
@@ -38,16 +41,18 @@ static size_t lanes_at_once(const struct engine *engine, struct lane *const *lan
 }
 
 /* The next `step` positions of each lane, and the logits of those that are a lane's last. */
-static bool evaluate_together(struct engine *engine, struct lane *const *lanes, size_t n, uint32_t step, float *logits,
-                              struct error *error)
+static bool evaluate_together(struct engine *engine, struct lane *const *lanes, size_t n,
+                              uint32_t step, float *logits, struct error *error)
 {
-    struct model_row *rows = allocate(n * step < ROWS_AT_ONCE ? n * step : ROWS_AT_ONCE, sizeof *rows);
+    struct model_row *rows =
+        allocate(n * step < ROWS_AT_ONCE ? n * step : ROWS_AT_ONCE, sizeof *rows);
     uint32_t row = 0;
     for (size_t i = 0; i < n; i++) {
         struct lane *lane = lanes[i];
         uint32_t begin = lane->cache.n_positions, end = begin + next_rows(lane, step);
         for (uint32_t p = begin; p < end; p++)
-            rows[row++] = (struct model_row){&lane->cache, p, lane_token(lane, p), p + 1 == lane_end(lane)};
+            rows[row++] =
+                (struct model_row){&lane->cache, p, lane_token(lane, p), p + 1 == lane_end(lane)};
     }
     bool ok = model_evaluate(engine->model, rows, row, logits, error);
     free(rows);
@@ -55,7 +60,8 @@ static bool evaluate_together(struct engine *engine, struct lane *const *lanes, 
 }
 
 /* A failure is told of the first lane that fails alone. */
-_Noreturn static void fail(struct engine *engine, struct lane *const *lanes, size_t n, uint32_t step, float *logits)
+_Noreturn static void fail(struct engine *engine, struct lane *const *lanes, size_t n,
+                           uint32_t step, float *logits)
 {
     struct error error;
     size_t i = 0;
@@ -63,15 +69,16 @@ _Noreturn static void fail(struct engine *engine, struct lane *const *lanes, siz
         i++;
     if (i + 1 == n)
         evaluate_together(engine, &lanes[i], 1, step, logits, &error);
-    die(error.status, "model '%s', sequence %u: %s", engine->facts.name, lanes[i]->tokens->id, error.text);
+    die(error.status, "model '%s', sequence %u: %s", engine->facts.name, lanes[i]->tokens->id,
+        error.text);
 }
 
 typedef void take_logits(void *context, struct lane *lane, const float *logits);
 
-/* Evaluates what is pending in the lanes, in each pass up to `step` positions of each, and hands over the logits of
- * their last positions. */
-static void evaluate_lanes(struct engine *engine, struct lane *const *given, size_t n, uint32_t step,
-                           take_logits *take, void *context)
+/* Evaluates what is pending in the lanes, in each pass up to `step` positions of each, and hands
+ * over the logits of their last positions. */
+static void evaluate_lanes(struct engine *engine, struct lane *const *given, size_t n,
+                           uint32_t step, take_logits *take, void *context)
 {
     struct error error;
     struct lane **lanes = allocate(n, sizeof(struct lane *));
@@ -121,7 +128,8 @@ void decode_lanes(struct engine *engine, struct lane *const *lanes, size_t n)
     struct lane **lacking = allocate(n, sizeof(struct lane *));
     size_t count = 0;
     for (size_t i = 0; i < n; i++)
-        if (lanes[i]->logits_position != (int64_t)lane_end(lanes[i]) - 1 || lane_pending(lanes[i]) > 0)
+        if (lanes[i]->logits_position != (int64_t)lane_end(lanes[i]) - 1 ||
+            lane_pending(lanes[i]) > 0)
             lacking[count++] = lanes[i];
     evaluate_lanes(engine, lacking, count, 1, keep_logits, engine);
     free(lacking);
@@ -167,7 +175,8 @@ static void ask(void *context, struct lane *lane, const float *logits)
     struct loop *loop = context;
     uint32_t position = lane_end(lane) - 1;
     set_turn(loop, lane, (struct turn){.asked = true});
-    state_write_logits(loop->writer, &loop->engine->facts, lane->tokens->id, position, logits, true);
+    state_write_logits(loop->writer, &loop->engine->facts, lane->tokens->id, position, logits,
+                       true);
     if (loop->options.keep && logits != lane->logits)
         keep_logits(loop->engine, lane, logits);
 }
@@ -197,8 +206,8 @@ static void take_tokens(struct loop *loop, struct lane *lane)
     set_turn(loop, lane, (struct turn){.due = lane_end(lane) > lane->cache.n_positions});
 }
 
-/* A sequence that was cut back or copied to where its logits are not known has its last token evaluated again,
- * unless tokens follow. */
+/* A sequence that was cut back or copied to where its logits are not known has its last token
+ * evaluated again, unless tokens follow. */
 static void take_fork(struct loop *loop, struct lane *lane, bool promises)
 {
     set_turn(loop, lane, (struct turn){.asked = promises, .due = !promises && lane_end(lane) > 0});

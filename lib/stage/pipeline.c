@@ -124,7 +124,8 @@ void outlet_put(struct outlet *o, const void *bytes, size_t size)
     o->end += size;
 }
 
-void outlet_put_record(struct outlet *o, const struct relay *relay, const struct record *record, const uint8_t *payload)
+void outlet_put_record(struct outlet *o, const struct relay *relay, const struct record *record,
+                       const uint8_t *payload)
 {
     outlet_put(o, relay->header, RECORD_HEADER);
     outlet_put(o, payload, (size_t)record_padded(record->length));

@@ -66,7 +66,8 @@ void pipeline_start(struct pipeline *pipeline, const char *name, const char **ar
                     int fourth);
 void outlet_put(struct outlet *outlet, const void *bytes, size_t size);
 /* The record that a relay shows. */
-void outlet_put_record(struct outlet *outlet, const struct relay *relay, const struct record *record, const uint8_t *payload);
+void outlet_put_record(struct outlet *outlet, const struct relay *relay,
+                       const struct record *record, const uint8_t *payload);
 /* Runs until all children have ended.  Returns the status of the job; a failure has been told on standard
  * error.  Where a signal ended it, or the reader of standard output is gone, the program ends by that signal. */
 int pipeline_run(struct pipeline *pipeline, struct relay *relays, size_t n_relays);

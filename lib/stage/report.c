@@ -128,13 +128,15 @@ static void describe_ends(const struct report *r, char *text, size_t size)
     for (int reason = 0; reason < END_REASONS && at < size; reason++) {
         if (reason == END_DROPPED || r->n_ended[reason] == 0)
             continue;
-        at += (size_t)snprintf(text + at, size - at, "%s%s", at ? ", " : "", end_reason_name((enum end_reason)reason));
+        at += (size_t)snprintf(text + at, size - at, "%s%s", at ? ", " : "",
+                               end_reason_name((enum end_reason)reason));
         if (r->n_sequences > 1 && at < size)
             at += (size_t)snprintf(text + at, size - at, " %zu", r->n_ended[reason]);
     }
 }
 
-/* Of one sequence, since where several go through one pass the time between two tokens says nothing. */
+/* Of one sequence, since where several go through one pass the time between two tokens says
+ * nothing. */
 static void print_latency(const struct report *r)
 {
     uint32_t n = r->n_selected;
@@ -142,8 +144,8 @@ static void print_latency(const struct report *r)
     for (uint32_t i = 1; i < n; i++)
         gap[i - 1] = r->at[i] - r->at[i - 1];
     qsort(gap, n - 1, sizeof *gap, compare);
-    warn("decode: inter-token latency median %.2f ms, p95 %.2f ms; %.1f tokens/s", 1e3 * gap[(n - 2) / 2],
-         1e3 * gap[((n - 1) * 95 + 99) / 100 - 1], (n - 1) / total);
+    warn("decode: inter-token latency median %.2f ms, p95 %.2f ms; %.1f tokens/s",
+         1e3 * gap[(n - 2) / 2], 1e3 * gap[((n - 1) * 95 + 99) / 100 - 1], (n - 1) / total);
     free(gap);
 }
 
@@ -155,8 +157,8 @@ void report_print(const struct report *r)
     describe_ends(r, ends, sizeof ends);
     if (r->n_sequences > 1)
         snprintf(sequences, sizeof sequences, "%zu sequences: ", r->n_sequences);
-    warn("%s%u prompt tokens, %u selected%s, finish reason: %s", sequences, r->n_seen - r->n_answered, r->n_answered,
-         beams ? " by all beams" : "", ends);
+    warn("%s%u prompt tokens, %u selected%s, finish reason: %s", sequences,
+         r->n_seen - r->n_answered, r->n_answered, beams ? " by all beams" : "", ends);
     if (n > 0)
         warn("time to first token %.1f ms", 1e3 * (r->at[0] - r->begin));
     if (n > 1 && several)

@@ -11,9 +11,9 @@ struct report {
     double begin;           /* seconds_now() when the job began */
     struct model_facts facts;
     bool has_facts;
-    uint32_t n_seen;        /* tokens that decode-step told, prompts and what was selected */
-    uint32_t n_answered;    /* of these, what was selected */
-    uint32_t n_selected;    /* records that told it */
+    uint32_t n_seen;     /* tokens that decode-step told, prompts and what was selected */
+    uint32_t n_answered; /* of these, what was selected */
+    uint32_t n_selected; /* records that told it */
     size_t n_sequences, n_ended[END_REASONS]; /* that had an END, and why */
     double *at;             /* (n_selected) when each token was chosen */
     size_t capacity;

@@ -15,10 +15,10 @@ struct track {
 
 /* What goes on from one prompt. */
 struct search {
-    struct beam_search *beam;  /* NULL: it is over */
-    struct record token;       /* header of the first token that is selected */
-    uint32_t draw_stream;      /* of the prompt's sequence, and so of the others */
-    uint32_t stop_state;       /* of the matcher, before that token */
+    struct beam_search *beam;   /* NULL: it is over */
+    struct record token;        /* header of the first token that is selected */
+    uint32_t draw_stream;       /* of the prompt's sequence, and so of the others */
+    uint32_t stop_state;        /* of the matcher, before that token */
     struct track *track, *next; /* (width) */
     uint32_t n_running, n_offered, length;
     uint32_t *path; /* (length) what the prompt's sequence holds of our tokens */
@@ -47,10 +47,12 @@ struct searches {
     uint32_t scratch; /* the next number to try, downwards */
 };
 
-struct searches *searches_new(const struct search_options *options, struct record_reader *reader, struct record_writer *writer)
+struct searches *searches_new(const struct search_options *options, struct record_reader *reader,
+                              struct record_writer *writer)
 {
     struct searches *s = allocate(1, sizeof *s);
-    *s = (struct searches){.options = *options, .reader = reader, .writer = writer, .scratch = UINT32_MAX};
+    *s = (struct searches){
+        .options = *options, .reader = reader, .writer = writer, .scratch = UINT32_MAX};
     s->copies = copies_new(reader, writer);
     if (options->stops->count)
         s->matcher = stop_new(options->stops->item, options->stops->count);
@@ -121,15 +123,19 @@ static uint32_t take_spare(struct searches *s, struct search *search)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-static struct record header(const struct search *search, uint8_t type, uint32_t sequence, uint32_t position)
+static struct record header(const struct search *search, uint8_t type, uint32_t sequence,
+                            uint32_t position)
 {
-    return (struct record){.type = type, .sequence = sequence, .position = position, .binding = search->token.binding};
+    return (struct record){
+        .type = type, .sequence = sequence, .position = position, .binding = search->token.binding};
 }
 
 /* copies_put, copies_put_after, or NULL: the record is written at once. */
-typedef void put_record(struct copies *copies, struct record record, const void *payload, size_t length);
+typedef void put_record(struct copies *copies, struct record record, const void *payload,
+                        size_t length);
 
-static void write_or_put(struct searches *s, put_record *put, struct record record, const void *payload, size_t length)
+static void write_or_put(struct searches *s, put_record *put, struct record record,
+                         const void *payload, size_t length)
 {
     if (put)
         put(s->copies, record, payload, length);
@@ -137,7 +143,8 @@ static void write_or_put(struct searches *s, put_record *put, struct record reco
         record_write(s->writer, record, payload, length);
 }
 
-static void write_fork(struct searches *s, const struct search *search, uint32_t sequence, uint32_t source, uint32_t position)
+static void write_fork(struct searches *s, const struct search *search, uint32_t sequence,
+                       uint32_t source, uint32_t position)
 {
     uint8_t payload[8];
     struct record record = header(search, RECORD_FORK, sequence, position);
@@ -148,9 +155,11 @@ static void write_fork(struct searches *s, const struct search *search, uint32_t
     record_write(s->writer, record, payload, sizeof payload);
 }
 
-/* Tokens of which the first is our token number `begin`; `put` takes the record in the place of the writer. */
-static void write_tokens(struct searches *s, const struct search *search, uint32_t sequence, uint32_t begin, const uint32_t *ids,
-                         uint32_t n, uint8_t flags, put_record *put)
+/* Tokens of which the first is our token number `begin`; `put` takes the record in the place of the
+ * writer. */
+static void write_tokens(struct searches *s, const struct search *search, uint32_t sequence,
+                         uint32_t begin, const uint32_t *ids, uint32_t n, uint8_t flags,
+                         put_record *put)
 {
     uint8_t *payload = allocate(n + (size_t)1, 4);
     struct record record = header(search, RECORD_TOKENS, sequence, search->token.position + begin);
@@ -162,8 +171,8 @@ static void write_tokens(struct searches *s, const struct search *search, uint32
     free(payload);
 }
 
-static void write_end(struct searches *s, const struct search *search, uint32_t sequence, uint32_t length, const struct end *end,
-                      put_record *put)
+static void write_end(struct searches *s, const struct search *search, uint32_t sequence,
+                      uint32_t length, const struct end *end, put_record *put)
 {
     uint8_t payload[RECORD_MAX_SMALL];
     size_t size = end_encode(end, payload);
@@ -172,11 +181,12 @@ static void write_end(struct searches *s, const struct search *search, uint32_t 
 }
 
 /* What is known of a hypothesis that is shown, before its END. */
-static void write_score(struct searches *s, const struct search *search, uint32_t sequence, const struct beam_hypothesis *h,
-                        put_record *put)
+static void write_score(struct searches *s, const struct search *search, uint32_t sequence,
+                        const struct beam_hypothesis *h, put_record *put)
 {
     uint8_t payload[RECORD_SCORE_BYTES];
-    struct record record = header(search, RECORD_SCORE, sequence, search->token.position + h->length);
+    struct record record =
+        header(search, RECORD_SCORE, sequence, search->token.position + h->length);
     store_f64(payload, h->score);
     store_f64(payload + 8, h->sum);
     store_u32(payload + 16, h->length);
@@ -199,9 +209,11 @@ static uint32_t common_prefix(const uint32_t *a, uint32_t n_a, const uint32_t *b
 }
 
 /* The prompt's sequence comes to hold these tokens of ours. */
-static void bring_to(struct searches *s, struct search *search, const uint32_t *ids, uint32_t n, uint8_t flags)
+static void bring_to(struct searches *s, struct search *search, const uint32_t *ids, uint32_t n,
+                     uint8_t flags)
 {
-    uint32_t root = search->token.sequence, shared = common_prefix(search->path, search->length, ids, n);
+    uint32_t root = search->token.sequence,
+             shared = common_prefix(search->path, search->length, ids, n);
     if (shared < search->length)
         write_fork(s, search, root, root, search->token.position + shared);
     write_tokens(s, search, root, shared, ids + shared, n - shared, flags, NULL);
@@ -209,8 +221,8 @@ static void bring_to(struct searches *s, struct search *search, const uint32_t *
 
 /* ---- a step -------------------------------------------------------------------------------- */
 
-/* Which of the n hypotheses that go on the prompt's sequence takes over, where it goes on from none of ours: the one that it has
- * most in common with. */
+/* Which of the n hypotheses that go on the prompt's sequence takes over, where it goes on from none
+ * of ours: the one that it has most in common with. */
 static uint32_t nearest(const struct search *search, const struct beam_hypothesis *h, uint32_t n)
 {
     uint32_t best = 0, most = 0;
@@ -228,7 +240,8 @@ static uint32_t nearest(const struct search *search, const struct beam_hypothesi
 }
 
 /* The first hypothesis that goes on from beam `parent`, but for `except`. */
-static uint32_t first_child(const struct beam_hypothesis *h, uint32_t n, uint32_t parent, uint32_t except)
+static uint32_t first_child(const struct beam_hypothesis *h, uint32_t n, uint32_t parent,
+                            uint32_t except)
 {
     for (uint32_t i = 0; i < n; i++)
         if (h[i].parent == parent && i != except)
@@ -247,7 +260,8 @@ static uint32_t track_of(const struct search *search, uint32_t sequence)
 /* Gives each hypothesis that goes on its sequence, and each sequence its token. */
 static void go_on(struct searches *s, struct search *search, uint8_t flags)
 {
-    uint32_t n, root = search->token.sequence, taken = NONE, end = search->token.position + search->length;
+    uint32_t n, root = search->token.sequence, taken = NONE,
+                end = search->token.position + search->length;
     const struct beam_hypothesis *h = beam_running(search->beam, &n);
     uint32_t *ids = allocate(h[0].length, sizeof *ids);
     if (first_child(h, n, track_of(search, root), NONE) == NONE)
@@ -277,7 +291,8 @@ static void go_on(struct searches *s, struct search *search, uint8_t flags)
     }
     for (uint32_t i = 0; i < n; i++)
         if (i != taken && search->next[i].placed)
-            write_tokens(s, search, search->next[i].sequence, search->length, &h[i].id, 1, flags, NULL);
+            write_tokens(s, search, search->next[i].sequence, search->length, &h[i].id, 1, flags,
+                         NULL);
     for (uint32_t i = 0; i < n && s->matcher; i++) {
         struct stop_match match;
         const char *bytes;
@@ -298,7 +313,8 @@ static void go_on(struct searches *s, struct search *search, uint8_t flags)
 /* ---- the end ------------------------------------------------------------------------------- */
 
 /* Why a hypothesis ended. */
-static struct end end_of(const struct searches *s, const struct search *search, const struct beam_hypothesis *h, const uint32_t *ids)
+static struct end end_of(const struct searches *s, const struct search *search,
+                         const struct beam_hypothesis *h, const uint32_t *ids)
 {
     const struct model_facts *model = reader_model(s->reader);
     struct end end = {.reason = search->at_limit, .token = RECORD_NO_TOKEN};
@@ -311,45 +327,50 @@ static struct end end_of(const struct searches *s, const struct search *search, 
         size_t length = vocab_piece(s->options.naming->vocab, ids[i], false, &bytes);
         if (stop_feed(s->matcher, &state, bytes, length, &match) == STOP_MATCHED) {
             const char *text = s->options.stops->item[match.string];
-            end = (struct end){END_STOP, RECORD_NO_TOKEN, (uint32_t)match.trim, (uint32_t)strlen(text), (const uint8_t *)text};
+            end = (struct end){END_STOP, RECORD_NO_TOKEN, (uint32_t)match.trim,
+                               (uint32_t)strlen(text), (const uint8_t *)text};
         }
     }
     return end;
 }
 
-static void tell(const struct searches *s, const struct search *search, uint32_t rank, const struct beam_hypothesis *h,
-                 const struct end *end)
+static void tell(const struct searches *s, const struct search *search, uint32_t rank,
+                 const struct beam_hypothesis *h, const struct end *end)
 {
     if (s->options.verbose)
-        warn("sequence %u: hypothesis %u: score %.6f, sum %.6f, %u tokens, end (%s)", search->token.sequence, rank + 1, h->score,
-             h->sum, h->length, end_reason_name(end->reason));
+        warn("sequence %u: hypothesis %u: score %.6f, sum %.6f, %u tokens, end (%s)",
+             search->token.sequence, rank + 1, h->score, h->sum, h->length,
+             end_reason_name(end->reason));
 }
 
 /* A further hypothesis becomes a copy of the best one, as far as they have the same tokens. */
-static void put_copy(struct searches *s, const struct search *search, uint32_t rank, const struct beam_hypothesis *h,
-                     const uint32_t *best, uint32_t n_best)
+static void put_copy(struct searches *s, const struct search *search, uint32_t rank,
+                     const struct beam_hypothesis *h, const uint32_t *best, uint32_t n_best)
 {
     uint32_t *ids = allocate(h->length, sizeof *ids);
     beam_tokens(search->beam, h, ids);
     uint32_t shared = common_prefix(best, n_best, ids, h->length);
     const struct end end = end_of(s, search, h, ids);
-    copies_add(s->copies, search->token.sequence, search->token.position + shared, search->draw_stream);
-    write_tokens(s, search, 0, shared, ids + shared, h->length - shared, RECORD_GENERATED | RECORD_HELD | RECORD_OPEN, copies_put);
+    copies_add(s->copies, search->token.sequence, search->token.position + shared,
+               search->draw_stream);
+    write_tokens(s, search, 0, shared, ids + shared, h->length - shared,
+                 RECORD_GENERATED | RECORD_HELD | RECORD_OPEN, copies_put);
     write_score(s, search, 0, h, copies_put);
     write_end(s, search, 0, h->length, &end, copies_put);
     tell(s, search, rank, h, &end);
     free(ids);
 }
 
-/* The best hypothesis to the prompt's sequence, the others to copies of it.  Those that still run are dropped before the
- * best one ends: until then who shows texts waits for it. */
+/* The best hypothesis to the prompt's sequence, the others to copies of it.  Those that still run
+ * are dropped before the best one ends: until then who shows texts waits for it. */
 static void finish(struct searches *s, struct search *search)
 {
     uint32_t n, root = search->token.sequence;
     const struct beam_hypothesis *h = beam_best(search->beam, &n);
     const uint8_t flags = RECORD_GENERATED | RECORD_HELD | RECORD_OPEN;
     if (n == 0)
-        reader_die(s->reader, STATUS_INPUT, "no token can be selected for position %u: every logit is -infinity",
+        reader_die(s->reader, STATUS_INPUT,
+                   "no token can be selected for position %u: every logit is -infinity",
                    search->token.position + search->length);
     uint32_t *best = allocate(h[0].length, sizeof *best);
     beam_tokens(search->beam, &h[0], best);
@@ -401,24 +422,32 @@ static void end_at_once(struct searches *s, struct search *search)
     find_place(s, search->token.sequence)->n_ends++;
     write_end(s, search, search->token.sequence, 0, &end, NULL);
     if (s->options.verbose)
-        warn("sequence %u: end (%s) before a token", search->token.sequence, end_reason_name(end.reason));
+        warn("sequence %u: end (%s) before a token", search->token.sequence,
+             end_reason_name(end.reason));
 }
 
-static struct search *begin(struct searches *s, const struct record *record, const struct sequence *sequence)
+static struct search *begin(struct searches *s, const struct record *record,
+                            const struct sequence *sequence)
 {
     const struct search_options *o = &s->options;
     const struct model_facts *model = reader_model(s->reader);
-    uint32_t position = record->position + 1, context = model ? model->n_context : RECORD_MAX_TOKENS;
+    uint32_t position = record->position + 1,
+             context = model ? model->n_context : RECORD_MAX_TOKENS;
     if (!(record->flags & RECORD_OPEN) && o->beam.width > 1)
         reader_die(s->reader, STATUS_INPUT,
-                   "the logits of sequence %u are not OPEN: beam search needs the loop (decode-step --stream), since a state has no "
-                   "place for the scores of its beams", record->sequence);
+                   "the logits of sequence %u are not OPEN: beam search needs the loop "
+                   "(decode-step --stream), since a state has no "
+                   "place for the scores of its beams",
+                   record->sequence);
     naming_check(o->naming, s->reader);
     s->search = grow(s->search, &s->capacity, s->n + 1, sizeof *s->search);
     struct search *search = &s->search[s->n];
     *search = (struct search){
-        .token = {.sequence = record->sequence, .position = position,
-                  .binding = record->binding ? record->binding : model ? model->vocabulary_fingerprint : 0},
+        .token = {.sequence = record->sequence,
+                  .position = position,
+                  .binding = record->binding ? record->binding
+                             : model         ? model->vocabulary_fingerprint
+                                             : 0},
         .draw_stream = sequence->draw_stream,
         .at_limit = END_CONTEXT,
     };
@@ -444,7 +473,8 @@ static struct search *begin(struct searches *s, const struct record *record, con
     search->n_running = 1;
     /* No token yet, but who sees only our answers knows now what the others are copies of. */
     if (beam.width > 1)
-        write_tokens(s, search, record->sequence, 0, NULL, 0, RECORD_GENERATED | RECORD_HELD | (record->flags & RECORD_OPEN), NULL);
+        write_tokens(s, search, record->sequence, 0, NULL, 0,
+                     RECORD_GENERATED | RECORD_HELD | (record->flags & RECORD_OPEN), NULL);
     return search;
 }
 
@@ -490,12 +520,14 @@ static void take_end(struct searches *s, const struct record *record)
     if (place->n_ends > 0)
         place->n_ends--;
     else if (s->search[place->search].beam)
-        reader_die(s->reader, STATUS_INPUT, "sequence %u was ended in the middle of a search", record->sequence);
+        reader_die(s->reader, STATUS_INPUT, "sequence %u was ended in the middle of a search",
+                   record->sequence);
 }
 
 void searches_take(struct searches *s, const struct record *record)
 {
-    bool answers = record->type == RECORD_TOKENS || record->type == RECORD_FORK || record->type == RECORD_END;
+    bool answers =
+        record->type == RECORD_TOKENS || record->type == RECORD_FORK || record->type == RECORD_END;
     if (answers && find_place(s, record->sequence))
         copies_release(s->copies);
     if (record->type == RECORD_END)

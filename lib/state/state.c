@@ -226,7 +226,8 @@ void state_write_logits(struct record_writer *writer, const struct model_facts *
                  logits, (size_t)facts->n_logits * sizeof *logits);
 }
 
-void state_write_last(struct record_writer *writer, const struct model_facts *facts, const struct lane *lane)
+void state_write_last(struct record_writer *writer, const struct model_facts *facts,
+                      const struct lane *lane)
 {
     const struct sequence *tokens = lane->tokens;
     uint8_t payload[8];
@@ -234,7 +235,10 @@ void state_write_last(struct record_writer *writer, const struct model_facts *fa
     store_u32(payload + 4, tokens->draw_stream);
     if (tokens->draw_stream != 0)
         record_write(writer,
-                     (struct record){.type = RECORD_FORK, .flags = RECORD_OPEN, .sequence = tokens->id, .position = lane_end(lane)},
+                     (struct record){.type = RECORD_FORK,
+                                     .flags = RECORD_OPEN,
+                                     .sequence = tokens->id,
+                                     .position = lane_end(lane)},
                      payload, sizeof payload);
     state_write_logits(writer, facts, tokens->id, lane_end(lane) - 1, lane->logits, false);
 }

@@ -32,12 +32,14 @@ void state_free(struct state *state);
 /* Takes in the record that reader_next returned: MODEL is compared, CACHE and LOGITS are stored, FORK
  * shares pages or cuts.  Returns its lane, or NULL for a record without one. */
 struct lane *state_take(struct state *state, const struct record *record);
-/* Takes in everything up to the end of the input; sequences that ended as dropped or without a token are left out. */
+/* Takes in everything up to the end of the input; sequences that ended as dropped or without a
+ * token are left out. */
 void state_take_all(struct state *state);
-/* Frees what a lane holds beside its tokens: its share of pages, and its logits.  Whoever goes on with it evaluates it
- * again. */
+/* Frees what a lane holds beside its tokens: its share of pages, and its logits.  Whoever goes on
+ * with it evaluates it again. */
 void lane_forget(struct lane *lane);
-/* Leaves out the lanes of sequences that ended as dropped or without a token; nothing more can be taken in. */
+/* Leaves out the lanes of sequences that ended as dropped or without a token; nothing more can be
+ * taken in. */
 bool state_leaves_out(const struct lane *lane);
 void state_leave_out_dropped(struct state *state);
 
@@ -64,8 +66,9 @@ void state_write_tokens(struct record_writer *writer, const struct model_facts *
                         uint32_t begin, uint32_t end);
 void state_write_logits(struct record_writer *writer, const struct model_facts *facts, uint32_t sequence,
                         uint32_t position, const float *logits, bool open);
-/* The end of a lane in a state: the logits of its last position; before them, where its draw stream is not 0,
- * FORK onto itself at its end, which cuts nothing and says which it is. */
-void state_write_last(struct record_writer *writer, const struct model_facts *facts, const struct lane *lane);
+/* The end of a lane in a state: the logits of its last position; before them, where its draw stream
+ * is not 0, FORK onto itself at its end, which cuts nothing and says which it is. */
+void state_write_last(struct record_writer *writer, const struct model_facts *facts,
+                      const struct lane *lane);
 
 #endif

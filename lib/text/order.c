@@ -17,7 +17,8 @@ static struct text_place *place_of(struct text_order *o, size_t text)
 {
     o->place = grow(o->place, &o->capacity, text + 1, sizeof *o->place);
     while (o->n <= text)
-        o->place[o->n++] = (struct text_place){.next = TEXT_NONE, .previous = TEXT_NONE, .root = TEXT_NONE, .last = TEXT_NONE};
+        o->place[o->n++] = (struct text_place){
+            .next = TEXT_NONE, .previous = TEXT_NONE, .root = TEXT_NONE, .last = TEXT_NONE};
     return &o->place[text];
 }
 
@@ -36,7 +37,8 @@ static void join(struct text_order *o, size_t before, size_t after)
 void text_order_add(struct text_order *o, size_t text, size_t source)
 {
     struct text_place *place = place_of(o, text);
-    size_t root = source == TEXT_NONE || source >= o->n ? text : o->place[source].root, before = o->last;
+    size_t root = source == TEXT_NONE || source >= o->n ? text : o->place[source].root,
+           before = o->last;
     if (place->listed)
         return;
     if (root == TEXT_NONE)
@@ -61,7 +63,8 @@ void text_order_remove(struct text_order *o, size_t text)
         return;
     size_t before = place->previous, after = place->next;
     if (o->place[place->root].last == text)
-        o->place[place->root].last = before != TEXT_NONE && o->place[before].root == place->root ? before : TEXT_NONE;
+        o->place[place->root].last =
+            before != TEXT_NONE && o->place[before].root == place->root ? before : TEXT_NONE;
     if (o->current == text)
         o->current = after;
     join(o, before, after);

@@ -33,11 +33,12 @@ size_t text_flow_take(struct text_flow *flow, const uint8_t **bytes);
 
 #define TEXT_NONE SIZE_MAX
 
-/* The order in which the texts of several sequences are shown: as they begin, but a copy after the one that it was taken
- * from and the copies of it before.  Texts are numbered by their owner.  To be begun with text_order_init. */
+/* The order in which the texts of several sequences are shown: as they begin, but a copy after the
+ * one that it was taken from and the copies of it before.  Texts are numbered by their owner.  To
+ * be begun with text_order_init. */
 struct text_place {
     size_t next, previous; /* neighbours; TEXT_NONE: none */
-    size_t root, last;     /* where its family begins; of a root: the last of the family in the list */
+    size_t root, last; /* where its family begins; of a root: the last of the family in the list */
     bool listed, passed;
 };
 struct text_order {
@@ -48,8 +49,9 @@ struct text_order {
 };
 void text_order_init(struct text_order *order);
 void text_order_free(struct text_order *order);
-/* A text begins, a copy of that of `source` (TEXT_NONE: it is none), unless it is in the list already.  Where those that
- * it should follow have been shown it comes directly after the current one. */
+/* A text begins, a copy of that of `source` (TEXT_NONE: it is none), unless it is in the list
+ * already.  Where those that it should follow have been shown it comes directly after the current
+ * one. */
 void text_order_add(struct text_order *order, size_t text, size_t source);
 /* Takes a text out. */
 void text_order_remove(struct text_order *order, size_t text);

@@ -1,5 +1,5 @@
-/* Several sequences in the loop's half that holds the model: who shares pages, who gives them back, and that each
- * lane's logits are those that it has alone. */
+/* Several sequences in the loop's half that holds the model: who shares pages, who gives them back,
+ * and that each lane's logits are those that it has alone. */
 #include "../models.h"
 
 #include "stage/decode.h"
@@ -34,21 +34,31 @@ static uint32_t token_at(uint32_t sequence, uint32_t position)
     return (sequence * 31 + position * 7919 + 3) % 300;
 }
 
-static void put_tokens(struct stream *s, uint32_t sequence, uint32_t position, uint32_t count, uint8_t flags)
+static void put_tokens(struct stream *s, uint32_t sequence, uint32_t position, uint32_t count,
+                       uint8_t flags)
 {
     uint8_t payload[4 * 512];
     for (uint32_t i = 0; i < count; i++)
         store_u32(payload + 4 * i, token_at(sequence, position + i));
-    put(s, (struct record){.type = RECORD_TOKENS, .flags = flags, .sequence = sequence, .position = position, .count = count},
+    put(s,
+        (struct record){.type = RECORD_TOKENS,
+                        .flags = flags,
+                        .sequence = sequence,
+                        .position = position,
+                        .count = count},
         payload, 4 * (size_t)count);
 }
 
-static void put_fork(struct stream *s, uint32_t sequence, uint32_t source, uint32_t position, uint8_t flags)
+static void put_fork(struct stream *s, uint32_t sequence, uint32_t source, uint32_t position,
+                     uint8_t flags)
 {
     uint8_t payload[8];
     store_u32(payload, source);
     store_u32(payload + 4, sequence);
-    put(s, (struct record){.type = RECORD_FORK, .flags = flags, .sequence = sequence, .position = position}, payload, 8);
+    put(s,
+        (struct record){
+            .type = RECORD_FORK, .flags = flags, .sequence = sequence, .position = position},
+        payload, 8);
 }
 
 static void put_end(struct stream *s, uint32_t sequence, enum end_reason reason)
@@ -56,7 +66,8 @@ static void put_end(struct stream *s, uint32_t sequence, enum end_reason reason)
     uint8_t payload[RECORD_MAX_SMALL];
     const struct end end = {reason, RECORD_NO_TOKEN, 0, 0, NULL};
     size_t length = end_encode(&end, payload);
-    put(s, (struct record){.type = RECORD_END, .sequence = sequence, .position = RECORD_APPEND}, payload, length);
+    put(s, (struct record){.type = RECORD_END, .sequence = sequence, .position = RECORD_APPEND},
+        payload, length);
 }
 
 /* ---- running it ---------------------------------------------------------------------------- */
@@ -106,7 +117,8 @@ static void run_free(struct run *run)
     unlink(run->path);
 }
 
-/* Pages that are in memory, each counted once however many lanes share it; and how often lanes use one. */
+/* Pages that are in memory, each counted once however many lanes share it; and how often lanes use
+ * one. */
 static size_t count_pages(const struct state *state, size_t *used)
 {
     const uint8_t *seen[4096];
@@ -197,7 +209,8 @@ START_TEST(short_lives_leave_nothing)
     put_tokens(&s, 0, 0, PROMPT, 0);
     for (uint32_t i = 0; i < 2000; i++) {
         uint32_t id = 1 + i % 2;
-        put_fork(&s, id, 0, PROMPT - i % 70, RECORD_OPEN), put_tokens(&s, id, PROMPT - i % 70, 1, RECORD_OPEN);
+        put_fork(&s, id, 0, PROMPT - i % 70, RECORD_OPEN),
+            put_tokens(&s, id, PROMPT - i % 70, 1, RECORD_OPEN);
         put_end(&s, id, END_DROPPED);
     }
     put_end(&s, 0, END_LENGTH);
@@ -223,7 +236,8 @@ static void alone(const uint32_t *tokens, uint32_t n, float *logits)
     cache_release(&cache);
 }
 
-/* Every LOGITS record of what was written, beside a run of its sequence alone; returns how many there were. */
+/* Every LOGITS record of what was written, beside a run of its sequence alone; returns how many
+ * there were. */
 static unsigned check_logits(const struct run *run)
 {
     struct record record;
@@ -239,7 +253,8 @@ static unsigned check_logits(const struct run *run)
         const struct sequence *sequence = reader_sequence(r, record.sequence);
         ck_assert_uint_eq(record.position + 1, sequence->n_tokens);
         alone(sequence->tokens, sequence->n_tokens, expected);
-        ck_assert_msg(memcmp(reader_payload(r, NULL), expected, size) == 0, "sequence %u, position %u", record.sequence, record.position);
+        ck_assert_msg(memcmp(reader_payload(r, NULL), expected, size) == 0,
+                      "sequence %u, position %u", record.sequence, record.position);
         n++;
     }
     ck_assert_msg(found == 0, "%s", error.text);
@@ -256,21 +271,27 @@ START_TEST(each_lane_has_the_logits_that_it_has_alone)
     for (uint32_t i = 0; i < 5; i++) /* the first is asked for at once */
         put_tokens(&s, i, 0, lengths[i], 0), put_tokens(&s, i, lengths[i], 1, RECORD_OPEN);
     for (uint32_t step = 1; step <= 4; step++) {
-        if (step == 2) { /* in the middle: at the end of one, inside another, whose page is shared with what is cut back */
-            put_fork(&s, 5, 4, lengths[4] + step, RECORD_OPEN), put_tokens(&s, 5, lengths[4] + step, 1, RECORD_OPEN);
+        if (step == 2) { /* in the middle: at the end of one, inside another, whose page is shared
+                            with what is cut back */
+            put_fork(&s, 5, 4, lengths[4] + step, RECORD_OPEN),
+                put_tokens(&s, 5, lengths[4] + step, 1, RECORD_OPEN);
             put_fork(&s, 6, 4, 70, RECORD_OPEN), put_tokens(&s, 6, 70, 3, RECORD_OPEN);
             put_fork(&s, 4, 4, 100, RECORD_OPEN), put_tokens(&s, 4, 100, 2, RECORD_OPEN);
             put_fork(&s, 7, 3, 20, 0); /* asks for the logits of the copy */
             put_end(&s, 1, END_EOS), put_end(&s, 3, END_DROPPED);
-            put_tokens(&s, 0, lengths[0] + step, 1, RECORD_OPEN), put_tokens(&s, 2, lengths[2] + step, 1, RECORD_OPEN);
+            put_tokens(&s, 0, lengths[0] + step, 1, RECORD_OPEN),
+                put_tokens(&s, 2, lengths[2] + step, 1, RECORD_OPEN);
         } else if (step == 1) {
             for (uint32_t i = 0; i < 5; i++)
                 put_tokens(&s, i, lengths[i] + step, 1, RECORD_OPEN);
         } else if (step == 3) {
-            put_tokens(&s, 0, lengths[0] + step, 1, RECORD_OPEN), put_end(&s, 2, END_EOS), put_end(&s, 4, END_EOS);
-            put_tokens(&s, 5, lengths[4] + step, 1, RECORD_OPEN), put_tokens(&s, 6, 73, 1, RECORD_OPEN);
+            put_tokens(&s, 0, lengths[0] + step, 1, RECORD_OPEN), put_end(&s, 2, END_EOS),
+                put_end(&s, 4, END_EOS);
+            put_tokens(&s, 5, lengths[4] + step, 1, RECORD_OPEN),
+                put_tokens(&s, 6, 73, 1, RECORD_OPEN);
             put_tokens(&s, 7, 20, 1, RECORD_OPEN);
-            put_tokens(&s, 1, lengths[1] + 2, 1, RECORD_OPEN); /* goes on after its END, its pages long gone */
+            put_tokens(&s, 1, lengths[1] + 2, 1,
+                       RECORD_OPEN); /* goes on after its END, its pages long gone */
         }
     }
     static const uint32_t left[] = {0, 1, 5, 6, 7};

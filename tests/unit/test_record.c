@@ -339,21 +339,25 @@ START_TEST(a_dropped_sequence_is_forgotten)
     const uint32_t ids[] = {1, 3, 4, 6};
     struct record record;
     struct error error;
-    s.size = 0, put_tokens(&s, 0, RECORD_OPEN, 4, ids), put_fork(&s, 3, 0, 5, 3), put_end(&s, END_DROPPED, 0);
+    s.size = 0, put_tokens(&s, 0, RECORD_OPEN, 4, ids), put_fork(&s, 3, 0, 5, 3),
+    put_end(&s, END_DROPPED, 0);
     struct record_reader *r = reader_open_memory("test", s.bytes, s.size);
     while (reader_next_checked(r, &record, &error) > 0)
         ;
     struct sequence *a = reader_sequence(r, 0);
-    ck_assert(a->dropped && a->ended && a->n_tokens == 0 && a->tokens == NULL && reader_sequence(r, 3)->n_tokens == 3);
+    ck_assert(a->dropped && a->ended && a->n_tokens == 0 && a->tokens == NULL &&
+              reader_sequence(r, 3)->n_tokens == 3);
     reader_close(r);
     put_fork(&s, 0, 3, 7, 2); /* its id is free */
     r = reader_open_memory("test", s.bytes, s.size);
     while (reader_next_checked(r, &record, &error) > 0)
         ;
     a = reader_sequence(r, 0);
-    ck_assert(!a->dropped && !a->ended && a->n_tokens == 2 && a->tokens[1] == 3 && a->draw_stream == 7);
+    ck_assert(!a->dropped && !a->ended && a->n_tokens == 2 && a->tokens[1] == 3 &&
+              a->draw_stream == 7);
     reader_close(r);
-    s.size = 0, put_tokens(&s, 0, 0, 4, ids), put_end(&s, END_DROPPED, 0), put_fork(&s, 1, 0, 0, 1), expect(&s, "holds 0 to 0");
+    s.size = 0, put_tokens(&s, 0, 0, 4, ids), put_end(&s, END_DROPPED, 0), put_fork(&s, 1, 0, 0, 1),
+    expect(&s, "holds 0 to 0");
 }
 END_TEST
 

@@ -811,7 +811,8 @@ START_TEST(copies_draw_apart)
 }
 END_TEST
 
-/* ---- beam search ------------------------------------------------------------------------------ */
+/* ---- beam search ------------------------------------------------------------------------------
+ */
 
 static bool two_ends(void *context, uint32_t beam, uint32_t id)
 {
@@ -820,18 +821,23 @@ static bool two_ends(void *context, uint32_t beam, uint32_t id)
     return id == 2;
 }
 
-/* The distribution for a beam whose last token is this: given as probabilities of the tokens 0, 1, 2. */
+/* The distribution for a beam whose last token is this: given as probabilities of the tokens 0,
+ * 1, 2. */
 static bool offer(struct beam_search *s, uint32_t beam, const double p[3])
 {
     float logits[3];
     struct error error;
     for (int i = 0; i < 3; i++)
         logits[i] = p[i] > 0 ? (float)log(p[i]) : -INFINITY;
-    return beam_offer(s, beam, &(struct select_question){.logits = logits, .n = 3, .n_selectable = 3}, two_ends, NULL, &error);
+    return beam_offer(s, beam,
+                      &(struct select_question){.logits = logits, .n = 3, .n_selectable = 3},
+                      two_ends, NULL, &error);
 }
 
-/* Steps until the search is over: every beam has the distribution that its last token has, `begin` at first. */
-static struct beam_search *run_search(struct beam_options options, const double begin[3], const double after[2][3])
+/* Steps until the search is over: every beam has the distribution that its last token has, `begin`
+ * at first. */
+static struct beam_search *run_search(struct beam_options options, const double begin[3],
+                                      const double after[2][3])
 {
     struct beam_search *s = beam_new(&options);
     ck_assert(offer(s, 0, begin));
@@ -846,7 +852,8 @@ static struct beam_search *run_search(struct beam_options options, const double 
 }
 
 /* Hypothesis `rank`: its tokens as digits, and its score. */
-static void expect_hypothesis(const struct beam_search *s, uint32_t rank, const char *digits, double score)
+static void expect_hypothesis(const struct beam_search *s, uint32_t rank, const char *digits,
+                              double score)
 {
     uint32_t n, ids[16];
     const struct beam_hypothesis *best = beam_best(s, &n);
@@ -862,26 +869,36 @@ static void expect_hypothesis(const struct beam_search *s, uint32_t rank, const 
 START_TEST(beam_finds_what_greedy_misses)
 {
     /* greedy takes 0 (0.5), after which nothing is likely; 1 (0.4) ends with 0.9 */
-    static const double begin[3] = {0.5, 0.4, 0.1}, after[2][3] = {{0.35, 0.35, 0.3}, {0.05, 0.05, 0.9}};
-    struct beam_search *s = run_search((struct beam_options){.width = 2, .n_best = 2, .limit = 5}, begin, after);
+    static const double begin[3] = {0.5, 0.4, 0.1},
+                        after[2][3] = {{0.35, 0.35, 0.3}, {0.05, 0.05, 0.9}};
+    struct beam_search *s =
+        run_search((struct beam_options){.width = 2, .n_best = 2, .limit = 5}, begin, after);
     expect_hypothesis(s, 0, "12", log(0.36));
     expect_hypothesis(s, 1, "012", log(0.5 * 0.35 * 0.9));
     beam_free(s);
-    /* at the second step 00 and 01 of the first beam are as probable, and the lower id comes first */
+    /* at the second step 00 and 01 of the first beam are as probable, and the lower id comes first
+     */
     s = run_search((struct beam_options){.width = 2, .n_best = 2, .limit = 2}, begin, after);
     expect_hypothesis(s, 0, "12", log(0.36));
     expect_hypothesis(s, 1, "00", log(0.175));
     beam_free(s);
     /* what ends counts only among the two most probable: 02 (0.3), 11 (0.25), not 12 (0.225) */
     static const double even[3] = {0.5, 0.5, 0}, later[2][3] = {{0.2, 0.2, 0.6}, {0.05, 0.5, 0.45}};
-    s = run_search((struct beam_options){.width = 2, .n_best = 2, .limit = 9, .stopping = BEAM_ALWAYS}, even, later);
+    s = run_search(
+        (struct beam_options){.width = 2, .n_best = 2, .limit = 9, .stopping = BEAM_ALWAYS}, even,
+        later);
     expect_hypothesis(s, 0, "02", log(0.3));
     expect_hypothesis(s, 1, "112", log(0.1125));
     beam_free(s);
     /* a width of 1 is greedy, and so ends where greedy ends, whatever may come later */
     for (int stopping = BEAM_AUTO; stopping <= BEAM_NEVER; stopping++) {
         static const double sure[2][3] = {{0.1, 0.3, 0.6}, {0.5, 0.3, 0.2}};
-        s = run_search((struct beam_options){.width = 1, .n_best = 1, .limit = 9, .stopping = (enum beam_stopping)stopping, .length_penalty = 3}, begin, sure);
+        s = run_search((struct beam_options){.width = 1,
+                                             .n_best = 1,
+                                             .limit = 9,
+                                             .stopping = (enum beam_stopping)stopping,
+                                             .length_penalty = 3},
+                       begin, sure);
         expect_hypothesis(s, 0, "02", log(0.3) / 8);
         beam_free(s);
     }
@@ -892,7 +909,8 @@ START_TEST(beam_scores_by_length)
 {
     static const double begin[3] = {0.6, 0, 0.4}, after[2][3] = {{0.9, 0, 0.1}};
     /* 2: log 0.4; 02: log(0.06) / 2; 000 at the limit: log(0.6 * 0.81) / 3 */
-    struct beam_options options = {.width = 3, .n_best = 3, .limit = 3, .length_penalty = 1, .stopping = BEAM_NEVER};
+    struct beam_options options = {
+        .width = 3, .n_best = 3, .limit = 3, .length_penalty = 1, .stopping = BEAM_NEVER};
     struct beam_search *s = run_search(options, begin, after);
     expect_hypothesis(s, 0, "000", log(0.486) / 3);
     expect_hypothesis(s, 1, "2", log(0.4));
@@ -918,7 +936,8 @@ END_TEST
 
 START_TEST(beam_stops_when_it_is_told)
 {
-    /* each step goes on with 0.9: 0 ends at once with 0.1, and the longer it goes on the better a penalty of 1 likes it */
+    /* each step goes on with 0.9: 0 ends at once with 0.1, and the longer it goes on the better a
+     * penalty of 1 likes it */
     static const double begin[3] = {0.9, 0, 0.1}, after[2][3] = {{0.9, 0, 0.1}};
     struct beam_options options = {.width = 2, .n_best = 1, .limit = 40, .length_penalty = 1};
     options.stopping = BEAM_ALWAYS;
@@ -931,7 +950,8 @@ START_TEST(beam_stops_when_it_is_told)
     ck_assert_uint_eq(beam_best(s, &n)->length, 40);
     ck_assert(!beam_best(s, &n)->ended);
     beam_free(s);
-    options.length_penalty = 0; /* what ended first has the highest sum that an ended one can have; going on has more for a while */
+    options.length_penalty = 0; /* what ended first has the highest sum that an ended one can have;
+                                   going on has more for a while */
     for (int stopping = BEAM_AUTO; stopping <= BEAM_NEVER; stopping++) {
         options.stopping = (enum beam_stopping)stopping;
         s = run_search(options, begin, after);
@@ -943,9 +963,11 @@ END_TEST
 
 START_TEST(beam_of_odd_distributions)
 {
-    static const double begin[3] = {0.5, 0.5, 0}, after[2][3] = {{0, 0, 0}, {0.25, 0.5, 0.25}}, dead[2][3] = {{0}};
+    static const double begin[3] = {0.5, 0.5, 0}, after[2][3] = {{0, 0, 0}, {0.25, 0.5, 0.25}},
+                        dead[2][3] = {{0}};
     /* wider than the vocabulary; what goes on from 0 is impossible, and only that is lost */
-    struct beam_search *s = run_search((struct beam_options){.width = 50, .n_best = 50, .limit = 2}, begin, after);
+    struct beam_search *s =
+        run_search((struct beam_options){.width = 50, .n_best = 50, .limit = 2}, begin, after);
     uint32_t n;
     beam_best(s, &n);
     ck_assert_uint_eq(n, 3);
@@ -961,10 +983,12 @@ START_TEST(beam_of_odd_distributions)
     const float values[] = {NAN, INFINITY};
     for (int i = 0; i < 2; i++) {
         const float logits[3] = {1, values[i], 0};
-        const struct select_question q = {.logits = logits, .n = 3, .n_selectable = 3, .position = 8};
+        const struct select_question q = {
+            .logits = logits, .n = 3, .n_selectable = 3, .position = 8};
         s = beam_new(&(struct beam_options){.width = 2, .n_best = 1, .limit = 9});
         ck_assert(!beam_offer(s, 0, &q, two_ends, NULL, &error));
-        ck_assert_msg(strstr(error.text, "the logit of token 1 for position 8 is ") != NULL, "%s", error.text);
+        ck_assert_msg(strstr(error.text, "the logit of token 1 for position 8 is ") != NULL, "%s",
+                      error.text);
         beam_free(s);
     }
     /* padding and bans are never taken; more tokens that end it than are looked at first */
@@ -972,7 +996,8 @@ START_TEST(beam_of_odd_distributions)
     for (int i = 0; i < 64; i++)
         many[i] = (float)-i;
     const uint32_t banned[] = {0};
-    const struct select_question q = {.logits = many, .n = 64, .n_selectable = 60, .banned = banned, .n_banned = 1};
+    const struct select_question q = {
+        .logits = many, .n = 64, .n_selectable = 60, .banned = banned, .n_banned = 1};
     s = beam_new(&(struct beam_options){.width = 60, .n_best = 60, .limit = 1});
     ck_assert(beam_offer(s, 0, &q, two_ends, NULL, &error));
     ck_assert(!beam_step(s));

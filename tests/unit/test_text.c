@@ -71,7 +71,8 @@ START_TEST(copies_come_after_what_they_are_copies_of)
     for (size_t i = 0; i < 3; i++)
         text_order_add(&o, i, TEXT_NONE);
     expect_order(&o, "[0]12");
-    text_order_add(&o, 3, 0), text_order_add(&o, 4, 1), text_order_add(&o, 5, 0), text_order_add(&o, 6, 3);
+    text_order_add(&o, 3, 0), text_order_add(&o, 4, 1), text_order_add(&o, 5, 0),
+        text_order_add(&o, 6, 3);
     expect_order(&o, "[0]356142");
     text_order_add(&o, 1, 6); /* is there already */
     expect_order(&o, "[0]356142");
