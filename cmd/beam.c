@@ -4,11 +4,10 @@
 #include "stage/answer.h"
 #include "stage/search.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t width = 4, n_best = 1;
+static int64_t width = BEAM_WIDTH, n_best = 1;
 static int stopping;
 static struct naming naming;
 static struct texts stops;
@@ -43,10 +42,7 @@ int main(int argc, char **argv)
     struct output output;
     struct record_writer writer = {.output = &output};
     bool closed = false;
-    if (n_best > width)
-        die(STATUS_USAGE,
-            "-N %" PRId64 ": a beam of width %" PRId64 " has no more than %" PRId64 " hypotheses",
-            n_best, width, width);
+    answer_check_best(n_best, width);
     for (size_t i = 0; i < stops.count; i++)
         if (!*stops.item[i])
             die(STATUS_USAGE, "--stop: expected a text, found an empty one");

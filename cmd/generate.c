@@ -2,6 +2,7 @@
  * its options ask for; wires them into the loop, and keeps one end of it in hand: what sample answers goes back to
  * decode-step and on to detok. */
 #include "options.h"
+#include "stage/answer.h"
 #include "stage/pipeline.h"
 #include "stage/report.h"
 #include "stage/stage.h"
@@ -15,7 +16,8 @@
 
 static const char *model, *prompt, *file, *state, *trace, *system_prompt, *user, *template;
 static bool echo, verbose, lines, json, chat;
-static int64_t continuations = 1, logprobs = -1;
+static int64_t continuations = 1, logprobs = -1, beam_width = BEAM_WIDTH;
+static double temperature;
 
 enum {
     TO_FILTERS = TO_PENALIZE | TO_CONSTRAIN,
@@ -69,10 +71,10 @@ static const struct option_spec options[] = {
     ROW_ANY_JSON(NULL, TO_CONSTRAIN),
     ROW_PREDICT(NULL, TO_SELECT),
     ROW_CONTINUATIONS(&continuations, TO_SELECT),
-    ROW_BEAM_WIDTH(NULL, TO_BEAM),
+    ROW_BEAM_WIDTH(&beam_width, TO_BEAM),
     ROW_LENGTH_PENALTY(NULL, TO_BEAM),
     ROW_EARLY_STOPPING(NULL, TO_BEAM),
-    ROW_TEMPERATURE(NULL, TO_SAMPLE),
+    ROW_TEMPERATURE(&temperature, TO_SAMPLE),
     ROW_TOP_K(NULL, TO_SAMPLE),
     ROW_TOP_P(NULL, TO_SAMPLE),
     ROW_MIN_P(NULL, TO_SAMPLE),
@@ -383,6 +385,10 @@ int main(int argc, char **argv)
     refuse_streams(given, n_given);
     check_chat();
     refuse_draws(given, n_given);
+    if (stage_of(TO_BEAM)->used)
+        answer_check_best(continuations, beam_width);
+    else
+        answer_check_continuations(continuations, temperature);
     if (trace && (lines || continuations > 1 || stage_of(TO_BEAM)->used))
         die(STATUS_USAGE,
             "--trace follows one sequence: it goes with neither --lines nor -N nor beam search");

@@ -92,6 +92,7 @@ enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8,
     {'s', "seed", "N|random", OPTION_SEED, target, 0, 0, "seed of the draws (default 0)", forward}
 #define ROW_CONTINUATIONS(target, forward) \
     {'N', "continuations", "COUNT", OPTION_INTEGER, target, 1, 1000000, "this many continuations of each sequence (1)", forward}
+enum { BEAM_WIDTH = 4 }; /* without --beam-width */
 #define ROW_BEAM_WIDTH(target, forward) \
     {0, "beam-width", "W", OPTION_INTEGER, target, 1, 4096, "beam search: the most probable W hypotheses go on (beam: 4)", forward}
 #define ROW_LENGTH_PENALTY(target, forward) \

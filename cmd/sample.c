@@ -405,11 +405,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < stops.count; i++)
         if (!*stops.item[i])
             die(STATUS_USAGE, "--stop: expected a text, found an empty one");
-    if (continuations > 1 && chain.temperature <= 0)
-        die(STATUS_USAGE,
-            "-N %" PRId64 " needs --temp: at temperature 0 nothing is drawn, and all continuations "
-                          "would be the same",
-            continuations);
+    answer_check_continuations(continuations, chain.temperature);
     chain.seed = seed.value;
     select_describe(&chain, words, sizeof words);
     if (verbose)

@@ -1,7 +1,23 @@
 #include "stage/answer.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <unistd.h>
+
+void answer_check_continuations(int64_t n, double temperature)
+{
+    if (n > 1 && temperature <= 0)
+        die(STATUS_USAGE,
+            "-N %" PRId64 " needs --temp: at temperature 0 nothing is drawn, and all continuations "
+            "would be the same", n);
+}
+
+void answer_check_best(int64_t n, int64_t width)
+{
+    if (n > width)
+        die(STATUS_USAGE, "-N %" PRId64 ": a beam of width %" PRId64 " has no more than %" PRId64 " hypotheses",
+            n, width, width);
+}
 
 bool answer_is_question(const struct record *record, const struct sequence *sequence)
 {

@@ -6,6 +6,11 @@
 #include "select/select.h"
 #include "vocab/vocab.h"
 
+/* End the program (STATUS_USAGE) where -N asks for continuations that would all be the same, or for
+ * more hypotheses than a beam has. */
+void answer_check_continuations(int64_t n, double temperature);
+void answer_check_best(int64_t n, int64_t width);
+
 /* A LOGITS record asks for an answer when it is about the last token that is known of its sequence;
  * in a state (which has a cache) OPEN says that more of it follows.  So of the series of `prefill
  * --logits all` only the last asks. */

@@ -221,6 +221,8 @@ for option in '--beam-width 0' '--beam-width 5000' '--length-penalty 11' '--leng
 done
 expect_status 2 generate --beam-width 3 --temp 1 "$prompt"
 expect_error '^generate: --temp is an option of sample, but beam search takes its place'
+expect_status 2 generate --beam-width 3 -N 4 "$prompt"
+expect_error '^generate: -N 4: a beam of width 3 has no more'
 expect_status 2 generate --beam-width 3 --trace "$prompt"
 expect_error '^generate: --trace follows one sequence'
 begin "NaN, +infinity: errors with the position"

@@ -148,6 +148,8 @@ few = peak(40)
 many = peak(4000)
 sys.exit(0 if many - few < 16 << 10 else f"{few} kB for 40, {many} kB for 4000")
 EOF
+ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=1" # a sanitizer keeps what is freed
+export ASAN_OPTIONS
 for reason in dropped eos; do
     for ids in fresh reused; do
         [ "$reason $ids" != 'eos reused' ] || continue

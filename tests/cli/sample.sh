@@ -486,7 +486,7 @@ begin "-N without a temperature: an error that says why"
 expect_status 2 sample -N 2 start
 expect_error '^sample: -N 2 needs --temp: at temperature 0 nothing is drawn, and all continuations would be the same'
 expect_status 2 generate -N 2 x
-expect_error 'sample: -N 2 needs --temp'
+expect_error '^generate: -N 2 needs --temp'
 expect_status 2 generate -N 2 --temp 1 --trace x
 expect_error '^generate: --trace follows one sequence'
 
