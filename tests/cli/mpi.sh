@@ -30,7 +30,9 @@ for n in lengths + holds + [1500]:
         with open(f"{n}.{held}.tokens" if held else f"{n}.tokens", "wb") as file:
             file.write(tokens(ids[held:], position=held))
 PYTHON
-stream more 'tokens([7, 8, 9], sequence=1)' 'fork(0, 100, stream=1, sequence=2)' \
+stream more 'fork(0, 200, sequence=6)' 'tokens([4, 5], position=200, sequence=6)' 'end("dropped", sequence=6)' \
+    'fork(0, 7, sequence=5)' 'end("dropped", sequence=5)' 'fork(0, 130, sequence=6)' 'tokens([4], position=130, sequence=6)' \
+    'tokens([7, 8, 9], sequence=1)' 'fork(0, 100, stream=1, sequence=2)' \
     'tokens([i % 50 for i in range(90)], sequence=2, position=100)'
 for type in F32 Q8_0; do
     for n in $lengths; do
@@ -47,7 +49,7 @@ for type in F32 Q8_0; do
             done
         done
     done
-    # a whole state; several sequences, one forked; all logits; small batches; every rank writes
+    # a whole state; several sequences, forked and dropped; all logits; small batches; every rank writes
     cat $type.257 more >$type.several
     prefill -m $type.gguf --repack never $type.several >$type.several.one
     prefill -m $type.gguf --repack never --logits all 257.tokens >$type.all
