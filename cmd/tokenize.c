@@ -18,6 +18,7 @@ static const char *model, *prompt, *file, *pre, *output_path, *system_prompt, *u
 static bool special, append, lines, list_ids, only_count, force, chat;
 static int bos;
 static int64_t sequence;
+static int64_t line; /* --lines: the one that is encoded, from 1 on */
 
 static const struct option_spec options[] = {
     ROW_MODEL(&model, 0),
@@ -150,13 +151,22 @@ static void write_tokens(const struct vocab *vocab, const struct token_list *tok
     free(payload);
 }
 
+_Noreturn static void refuse(struct error *error)
+{
+    char where[32];
+    snprintf(where, sizeof where, "line %" PRId64, line);
+    if (line)
+        error_prefix(error, where);
+    die_error(error);
+}
+
 static void encode_text(const struct vocab *vocab, struct bytes text, struct token_list *tokens)
 {
     struct error error;
     add_bos(vocab, false, tokens);
     unsigned flags = (special ? ENCODE_SPECIAL : 0u) | (append ? ENCODE_CONTINUE : 0u);
     if (!vocab_encode(vocab, text.data, text.length, flags, tokens, &error))
-        die_error(&error);
+        refuse(&error);
 }
 
 /* The messages of --system and --user, or those in the JSON text. */
@@ -170,14 +180,14 @@ static void encode_chat(const struct vocab *vocab, struct bytes json, struct tok
     if (user)
         chat_messages_add(&messages, CHAT_USER, user, strlen(user));
     else if (!chat_messages_parse(&messages, json.data, json.length, &error))
-        die_error(&error);
+        refuse(&error);
     if (!chat_render(&text, vocab, template, &messages, &error))
-        die_error(&error);
+        refuse(&error);
     if (text.lacks_default)
         warn("the model's template computes a system prompt when none is given; this conversation has none (--system)");
     add_bos(vocab, text.bos, tokens);
     if (!vocab_encode_marked(vocab, text.bytes, text.length, &text.marks, tokens, &error))
-        die_error(&error);
+        refuse(&error);
     chat_text_free(&text);
     chat_messages_free(&messages);
 }
@@ -213,19 +223,19 @@ static void encode(const struct vocab *vocab, struct bytes text, struct token_li
 }
 
 /* A sequence for each line, without its newline; the last line may lack one. */
-static void write_lines(const struct vocab *vocab, const struct bytes *text, struct token_list *tokens,
-                        struct record_writer *writer)
+static void write_lines(const struct vocab *vocab, const struct bytes *text,
+                        struct token_list *tokens, struct record_writer *writer)
 {
-    int64_t number = sequence;
-    for (size_t at = 0; at < text->length; number++) {
+    for (size_t at = 0; at < text->length;) {
         uint8_t *begin = text->data + at, *newline = memchr(begin, '\n', text->length - at);
         size_t length = newline ? (size_t)(newline - begin) : text->length - at;
-        if (number > UINT32_MAX)
-            die(STATUS_INPUT, "line %" PRId64 ": no number is left for its sequence", number - sequence + 1);
+        line++;
+        if (sequence > UINT32_MAX)
+            die(STATUS_INPUT, "line %" PRId64 ": no number is left for its sequence", line);
         encode(vocab, (struct bytes){begin, length}, tokens);
         if (tokens->count == 0 && !append)
-            die(STATUS_INPUT, "line %" PRId64 " is empty: it has no token to go on from", number - sequence + 1);
-        write_tokens(vocab, tokens, (uint32_t)number, writer);
+            die(STATUS_INPUT, "line %" PRId64 " is empty: it has no token to go on from", line);
+        write_tokens(vocab, tokens, (uint32_t)sequence++, writer);
         at += length + 1;
     }
     if (text->length == 0)

@@ -196,6 +196,9 @@ grep -q '9 tokens, end (length)' err || fail "$(brief err)"
 begin "--echo: the prompt before each text, once"
 expect_status 0 generate --beam-width 4 --echo -N 2 -n 12 "$prompt"
 [ "$(grep -c "^$prompt" out)" -eq 2 ] && [ "$(wc -l <out)" -eq 1 ] || fail "$(brief out)"
+begin "in a conversation"
+expect_status 0 generate --beam-width 2 -n 3 -v --chat --template chatml --user "$prompt"
+grep -q 'hypothesis 1' err || fail "$(brief err)"
 begin "from a saved state"
 generate -n 1 --save half 'The capital of France is' >text
 : | generate --beam-width 3 --state half >>text

@@ -150,6 +150,16 @@ expect_status 0 tokenize --lines --sequence 7 -f list
 expect_same out each
 expect_status 0 tokenize --append --lines --sequence 7 -f list
 [ "$(shown out | grep -c 'position=append')" -eq 3 ] || fail "$(shown out)"
+begin "--lines: a conversation in JSON on each"
+printf '[{"role":"user","content":"One"}]\n[{"role":"user","content":"two"}]\n' >talks
+tokenize --chat --template chatml --user One >each
+tokenize --chat --template chatml --user two --sequence 1 >>each
+expect_status 0 tokenize --chat --template chatml --lines -f talks
+expect_same out each
+echo '[{"role":}]' >>talks
+expect_status 1 tokenize --chat --template chatml --lines -f talks
+expect_error '^tokenize: line 3: the messages are not JSON: line 1, column'
+expect_status 2 tokenize --chat --template chatml --lines --user x
 begin "--lines: an empty line, no line, no number left, and with lists"
 printf 'a\n\nb\n' >gap
 expect_status 1 tokenize --lines -f gap
