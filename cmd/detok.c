@@ -200,9 +200,9 @@ static void print_end(struct passage *passage, uint32_t sequence, const struct e
         add_text(&line, passage->whole.text, passage->whole.length);
     if (score.waiting && score.sequence == sequence) {
         json_add(&line, ",\"score\":");
-        json_number(&line, score.score);
+        json_add_number(&line, score.score);
         json_add(&line, ",\"sum\":");
-        json_number(&line, score.sum);
+        json_add_number(&line, score.sum);
         score.waiting = false;
     }
     print_line(&line);
