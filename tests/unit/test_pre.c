@@ -81,6 +81,7 @@ static const struct {
     {"laguna", "a\n\n b", "a~\n\n~ b"},
     {"deepseek-coder", "a\n\n b", "a~\n~\n~ b"},
     {"jais-2", "a         b", "a~        ~ b"}, /* 8, and one for the word */
+    {"jais-2", "a  \n   b", "a~  \n~  ~ b"},
     {"jais-2", "a       b", "a~    ~  ~ b"},
     {"llama-bpe", "a\xc2\xa0\xe3\x80\x80 b", "a~\xc2\xa0\xe3\x80\x80~ b"},
     /* Signs take a space before them, and with some the line's end after them. */

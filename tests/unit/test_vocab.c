@@ -671,6 +671,16 @@ START_TEST(long_texts_take_linear_time)
         check_linear(kind);
         done();
     }
+    /* Patterns that look ahead over runs: digits from their end, spaces by halves. */
+    static const char *const pres[] = {"tiny_aya", "jais-2", "deepseek-llm"};
+    for (size_t i = 0; i < 3; i++) {
+        start_bpe(pres[i]);
+        add_doubled("\xc4\xa0");
+        finish();
+        check_linear(1);
+        check_linear(2);
+        done();
+    }
 }
 END_TEST
 
