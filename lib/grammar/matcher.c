@@ -260,6 +260,20 @@ static uint32_t end_round(struct grammar_matcher *m)
     return configuration_of(m, stacks_set(&m->stacks, m->pairs, n), m->may_end);
 }
 
+/* Whether two classes of bytes are the same to every state that waits in a set. */
+static bool are_alike(const struct grammar_matcher *m, struct stack_set set, uint8_t a, uint8_t b)
+{
+    const struct grammar *g = m->grammar;
+    for (uint32_t i = 0; i < set.n; i++) {
+        uint32_t state = m->stacks.pair[set.first + i].state;
+        const struct byte_set *classes = state == BOTTOM ? NULL : &g->classes[g->state[state].a];
+        if (classes && set_has(classes, a) != set_has(classes, b))
+            return false;
+    }
+    return true;
+}
+
+/* For all classes that are alike at once: most are, within a string. */
 static uint32_t make_transition(struct grammar_matcher *m, uint32_t c, uint8_t class)
 {
     const struct grammar *g = m->grammar;
@@ -270,8 +284,11 @@ static uint32_t make_transition(struct grammar_matcher *m, uint32_t c, uint8_t c
         if (pair.state != BOTTOM && set_has(&g->classes[g->state[pair.state].a], class))
             reach(m, g->state[pair.state].next, pair.rest);
     }
-    uint32_t next = end_round(m);
-    m->next[(size_t)c * g->n_classes + class] = next;
+    uint32_t next = end_round(m), *row = m->next + (size_t)c * g->n_classes;
+    row[class] = next;
+    for (uint32_t k = 0; k < g->n_classes; k++)
+        if (row[k] == NOT_KNOWN && are_alike(m, set, class, (uint8_t)k))
+            row[k] = next;
     return next;
 }
 
