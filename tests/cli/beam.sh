@@ -196,6 +196,10 @@ grep -q '9 tokens, end (length)' err || fail "$(brief err)"
 begin "--echo: the prompt before each text, once"
 expect_status 0 generate --beam-width 4 --echo -N 2 -n 12 "$prompt"
 [ "$(grep -c "^$prompt" out)" -eq 2 ] && [ "$(wc -l <out)" -eq 1 ] || fail "$(brief out)"
+begin "behind a grammar: every hypothesis is a whole text of it, though sequences are dropped and used again"
+expect_status 0 generate --beam-width 4 -N 3 -n 30 -0 --grammar 'root ::= " " ("yes" | "no" | "maybe") " " [a-z]{2,4} "."' 'The capital of France is'
+[ "$(tr '\0' '\n' <out | grep -Ec '^ (yes|no|maybe) [a-z]{2,4}\.$')" -eq 3 ] || fail "$(brief out)"
+expect_status 4 generate --beam-width 4 -n 2 --grammar 'root ::= " " "yes" " " "no" " " "yes"' 'The capital of France is'
 begin "in a conversation"
 expect_status 0 generate --beam-width 2 -n 3 -v --chat --template chatml --user "$prompt"
 grep -q 'hypothesis 1' err || fail "$(brief err)"
