@@ -41,7 +41,6 @@ int main(int argc, char **argv)
 
     struct output output;
     struct record_writer writer = {.output = &output};
-    bool closed = false;
     answer_check_best(n_best, width);
     for (size_t i = 0; i < stops.count; i++)
         if (!*stops.item[i])
@@ -56,21 +55,8 @@ int main(int argc, char **argv)
         naming_open(&naming, "stop");
     struct searches *searches = searches_new(&search, reader, &writer);
 
-    for (struct record record; reader_next(reader, &record);) {
-        if (closed && record.type == RECORD_LOGITS &&
-            !reader_sequence(reader, record.sequence)->ended)
-            reader_die(reader, STATUS_INPUT, "sequence %u begins after all others have ended",
-                       record.sequence);
-        searches_take(searches, &record);
-        if (record.type == RECORD_END && !closed && searches_ended(searches)) {
-            answer_close(&output);
-            closed = true;
-        }
-    }
-
-    searches_finish(searches);
-    if (!closed)
-        answer_close(&output);
+    answer_loop(&(struct answerer){searches, searches_take, searches_ended, searches_finish}, reader,
+                &output);
     searches_free(searches);
     naming_close(&naming);
     reader_close(reader);

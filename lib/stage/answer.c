@@ -9,13 +9,15 @@ void answer_check_continuations(int64_t n, double temperature)
     if (n > 1 && temperature <= 0)
         die(STATUS_USAGE,
             "-N %" PRId64 " needs --temp: at temperature 0 nothing is drawn, and all continuations "
-            "would be the same", n);
+            "would be the same",
+            n);
 }
 
 void answer_check_best(int64_t n, int64_t width)
 {
     if (n > width)
-        die(STATUS_USAGE, "-N %" PRId64 ": a beam of width %" PRId64 " has no more than %" PRId64 " hypotheses",
+        die(STATUS_USAGE,
+            "-N %" PRId64 ": a beam of width %" PRId64 " has no more than %" PRId64 " hypotheses",
             n, width, width);
 }
 
@@ -43,10 +45,30 @@ void answer_read_text(const struct stop_matcher *matcher, const struct vocab *vo
     }
 }
 
-void answer_close(struct output *output)
+/* Its reader sees the end now; we go on reading. */
+static void close_output(struct output *output)
 {
     bool standard = output->fd == 1;
     output_close(output);
     if (standard && (close(1) || open("/dev/null", O_WRONLY) != 1))
         die(STATUS_SYSTEM, "cannot close standard output:");
+}
+
+void answer_loop(const struct answerer *a, struct record_reader *reader, struct output *output)
+{
+    bool closed = false;
+    for (struct record record; reader_next(reader, &record);) {
+        if (closed && record.type == RECORD_LOGITS &&
+            !reader_sequence(reader, record.sequence)->ended)
+            reader_die(reader, STATUS_INPUT, "sequence %u begins after all others have ended",
+                       record.sequence);
+        a->take(a->context, &record);
+        if (record.type == RECORD_END && !closed && a->ended(a->context)) {
+            close_output(output);
+            closed = true;
+        }
+    }
+    a->finish(a->context);
+    if (!closed)
+        close_output(output);
 }

@@ -23,8 +23,21 @@ bool answer_is_question(const struct record *record, const struct sequence *sequ
 void answer_read_text(const struct stop_matcher *matcher, const struct vocab *vocab,
                       const struct sequence *sequence, uint32_t *read, uint32_t *state);
 
-/* Closes the output so that its reader sees the end now, and the loop ends; the program may go on
- * reading. */
-void answer_close(struct output *output);
+/* A way of answering: sampling, search. */
+struct answerer {
+    void *context;
+    /* Sees a record that reader_next has returned; answers logits. */
+    void (*take)(void *context, const struct record *record);
+    /* Whether all sequences that the stream has shown have ended, by us.  In the loop END comes
+     * back by way of the model, behind everything that was there before it: then no other can
+     * begin. */
+    bool (*ended)(void *context);
+    /* The input has ended: what waited for an answer to come back need not wait. */
+    void (*finish)(void *context);
+};
+/* Reads the stream to its end.  The output is closed as soon as all have ended, so that its reader
+ * sees that and the loop ends; a sequence that begins after that is an error. */
+void answer_loop(const struct answerer *answerer, struct record_reader *reader,
+                 struct output *output);
 
 #endif

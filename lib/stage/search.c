@@ -524,8 +524,9 @@ static void take_end(struct searches *s, const struct record *record)
                    record->sequence);
 }
 
-void searches_take(struct searches *s, const struct record *record)
+void searches_take(void *context, const struct record *record)
 {
+    struct searches *s = context;
     bool answers =
         record->type == RECORD_TOKENS || record->type == RECORD_FORK || record->type == RECORD_END;
     if (answers && find_place(s, record->sequence))
@@ -536,8 +537,9 @@ void searches_take(struct searches *s, const struct record *record)
         answer(s, record);
 }
 
-bool searches_ended(const struct searches *s)
+bool searches_ended(void *context)
 {
+    const struct searches *s = context;
     for (size_t i = 0; i < s->n; i++)
         if (s->search[i].beam)
             return false;
@@ -550,7 +552,8 @@ bool searches_ended(const struct searches *s)
     return s->n > 0 && !copies_outstanding(s->copies);
 }
 
-void searches_finish(struct searches *s)
+void searches_finish(void *context)
 {
+    struct searches *s = context;
     copies_write(s->copies);
 }

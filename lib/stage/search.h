@@ -27,11 +27,10 @@ struct searches;
 struct searches *searches_new(const struct search_options *options, struct record_reader *reader,
                               struct record_writer *writer);
 void searches_free(struct searches *searches);
-/* Sees a record that reader_next has returned; answers logits. */
-void searches_take(struct searches *searches, const struct record *record);
-/* Whether all sequences that the stream has shown have ended, by us: no other can begin. */
-bool searches_ended(const struct searches *searches);
-/* The input has ended: what waited for an answer to come back need not wait. */
-void searches_finish(struct searches *searches);
+
+/* What answer_loop calls; the context is a struct searches. */
+void searches_take(void *searches, const struct record *record);
+bool searches_ended(void *searches);
+void searches_finish(void *searches);
 
 #endif
