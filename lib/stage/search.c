@@ -219,6 +219,14 @@ static void bring_to(struct searches *s, struct search *search, const uint32_t *
     write_tokens(s, search, root, shared, ids + shared, n - shared, flags, NULL);
 }
 
+static enum stop_outcome feed_stops(const struct searches *s, uint32_t *state, uint32_t id,
+                                    struct stop_match *match)
+{
+    const char *bytes;
+    size_t length = vocab_piece(s->options.naming->vocab, id, false, &bytes);
+    return stop_feed(s->matcher, state, bytes, length, match);
+}
+
 /* ---- a step -------------------------------------------------------------------------------- */
 
 /* Which of the n hypotheses that go on the prompt's sequence takes over, where it goes on from none
@@ -257,13 +265,12 @@ static uint32_t track_of(const struct search *search, uint32_t sequence)
     return i;
 }
 
-/* Gives each hypothesis that goes on its sequence, and each sequence its token. */
-static void go_on(struct searches *s, struct search *search, uint8_t flags)
+/* Gives the hypotheses that go on the sequences of those that they go on from, and drops those that
+ * nobody goes on from.  Returns which one the prompt's sequence takes over; NONE: it need not. */
+static uint32_t give_sequences(struct searches *s, struct search *search,
+                               const struct beam_hypothesis *h, uint32_t n)
 {
-    uint32_t n, root = search->token.sequence, taken = NONE,
-                end = search->token.position + search->length;
-    const struct beam_hypothesis *h = beam_running(search->beam, &n);
-    uint32_t *ids = allocate(h[0].length, sizeof *ids);
+    uint32_t root = search->token.sequence, taken = NONE;
     if (first_child(h, n, track_of(search, root), NONE) == NONE)
         taken = nearest(search, h, n);
     for (uint32_t i = 0; i < n; i++)
@@ -278,26 +285,44 @@ static void go_on(struct searches *s, struct search *search, uint8_t flags)
             search->spare[search->n_spare++] = sequence;
         }
     }
+    return taken;
+}
+
+/* The tokens of the step: first where sequences are cut back or copied, then where they go on. */
+static void write_step(struct searches *s, struct search *search, const struct beam_hypothesis *h,
+                       uint32_t n, uint32_t taken, uint8_t flags)
+{
+    uint32_t end = search->token.position + search->length;
     if (taken != NONE) {
+        uint32_t *ids = allocate(h[taken].length, sizeof *ids);
         beam_tokens(search->beam, &h[taken], ids);
         bring_to(s, search, ids, h[taken].length, flags);
+        free(ids);
     }
     for (uint32_t i = 0; i < n; i++) {
-        if (search->next[i].placed)
+        struct track *track = &search->next[i];
+        if (track->placed)
             continue;
-        search->next[i].sequence = take_spare(s, search);
-        write_fork(s, search, search->next[i].sequence, search->track[h[i].parent].sequence, end);
-        write_tokens(s, search, search->next[i].sequence, search->length, &h[i].id, 1, flags, NULL);
+        track->sequence = take_spare(s, search);
+        write_fork(s, search, track->sequence, search->track[h[i].parent].sequence, end);
+        write_tokens(s, search, track->sequence, search->length, &h[i].id, 1, flags, NULL);
     }
     for (uint32_t i = 0; i < n; i++)
         if (i != taken && search->next[i].placed)
             write_tokens(s, search, search->next[i].sequence, search->length, &h[i].id, 1, flags,
                          NULL);
+}
+
+/* The hypotheses that go on are those that run. */
+static void go_on(struct searches *s, struct search *search, uint8_t flags)
+{
+    uint32_t n;
+    const struct beam_hypothesis *h = beam_running(search->beam, &n);
+    uint32_t taken = give_sequences(s, search, h, n);
+    write_step(s, search, h, n, taken, flags);
     for (uint32_t i = 0; i < n && s->matcher; i++) {
         struct stop_match match;
-        const char *bytes;
-        size_t length = vocab_piece(s->options.naming->vocab, h[i].id, false, &bytes);
-        stop_feed(s->matcher, &search->next[i].stop_state, bytes, length, &match);
+        feed_stops(s, &search->next[i].stop_state, h[i].id, &match);
     }
     struct track *track = search->track;
     search->track = search->next;
@@ -306,8 +331,7 @@ static void go_on(struct searches *s, struct search *search, uint8_t flags)
     search->n_offered = 0;
     search->length++;
     search->path = grow(search->path, &search->path_capacity, search->length, sizeof *search->path);
-    beam_tokens(search->beam, &h[track_of(search, root)], search->path);
-    free(ids);
+    beam_tokens(search->beam, &h[track_of(search, search->token.sequence)], search->path);
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */
@@ -323,9 +347,7 @@ static struct end end_of(const struct searches *s, const struct search *search,
         return (struct end){.reason = END_EOS, .token = h->id};
     for (uint32_t i = 0; i < h->length && s->matcher; i++) {
         struct stop_match match;
-        const char *bytes;
-        size_t length = vocab_piece(s->options.naming->vocab, ids[i], false, &bytes);
-        if (stop_feed(s->matcher, &state, bytes, length, &match) == STOP_MATCHED) {
+        if (feed_stops(s, &state, ids[i], &match) == STOP_MATCHED) {
             const char *text = s->options.stops->item[match.string];
             end = (struct end){END_STOP, RECORD_NO_TOKEN, (uint32_t)match.trim,
                                (uint32_t)strlen(text), (const uint8_t *)text};
@@ -409,10 +431,8 @@ static bool ends(void *context, uint32_t beam, uint32_t id)
     if (!s->matcher)
         return false;
     struct stop_match match;
-    const char *bytes;
     uint32_t state = asking->search->track[beam].stop_state;
-    size_t length = vocab_piece(s->options.naming->vocab, id, false, &bytes);
-    return stop_feed(s->matcher, &state, bytes, length, &match) == STOP_MATCHED;
+    return feed_stops(s, &state, id, &match) == STOP_MATCHED;
 }
 
 /* A search that has not one token to choose is over before it begins. */
