@@ -33,7 +33,8 @@ void program_start(char **argv);
 int program_end(void);
 
 /* Prints "program: message" in one line and exits.  A format that ends in ':' gets the reason of
- * errno appended.  Bytes that are not printable are shown as '?', so a message stays one line. */
+ * errno appended.  Characters that are not plain, and bytes that are none, are shown as '?', so a
+ * message stays one line of UTF-8. */
 _Noreturn void die(enum status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -58,6 +59,16 @@ bool error_set(struct error *error, enum status status, const char *format, ...)
 /* Puts "prefix: " before the text of an error; returns false too. */
 bool error_prefix(struct error *error, const char *prefix);
 _Noreturn void die_error(const struct error *error);
+
+/* ---- characters (character.c) -------------------------------------------------------------- */
+
+/* Bytes of the character of UTF-8 that begins with this one; 1 for what begins none. */
+size_t character_length(uint8_t first);
+/* The character that the bytes begin with: its length and number, or 0 where they begin none. */
+size_t character_decode(const uint8_t *bytes, size_t length, uint32_t *code);
+/* Whether a character leaves a mark of its own and does nothing to its neighbours: no controls, no
+ * marks of direction, no spaces without width. */
+bool character_is_plain(uint32_t code);
 
 /* ---- memory (memory.c) --------------------------------------------------------------------- */
 

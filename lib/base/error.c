@@ -11,12 +11,24 @@
 
 const char *program_name = "unroll";
 
-/* A message is one line: control characters (of a file's strings, say) must not move the cursor. */
+/* A message is one line of UTF-8: what a file's strings hold beside plain characters must not move
+ * the cursor, turn the direction of the text, or make the line unreadable for a program. */
 static void make_printable(char *text)
 {
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = '?';
+    size_t length = strlen(text);
+    char *out = text;
+    for (size_t i = 0, n; i < length; i += n) {
+        uint32_t code;
+        n = character_decode((const uint8_t *)text + i, length - i, &code);
+        if (n && character_is_plain(code)) {
+            memmove(out, text + i, n);
+            out += n;
+        } else {
+            *out++ = '?';
+            n += n == 0;
+        }
+    }
+    *out = 0;
 }
 
 /* Formats a message; one that ends in ':' gets the reason of errno. */

@@ -4,12 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the character that begins with this one; 1 for what begins none. */
-static size_t character_length(uint8_t first)
-{
-    return first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 1;
-}
-
 static bool continues(uint8_t byte)
 {
     return (byte & 0xc0) == 0x80;
@@ -25,36 +19,10 @@ size_t text_incomplete(const uint8_t *bytes, size_t length)
     return 0;
 }
 
-/* The character that the bytes begin with: its length and number, or 0 where they begin none. */
-static size_t decode(const uint8_t *bytes, size_t length, uint32_t *code)
-{
-    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t n = character_length(bytes[0]);
-    if (n > length || (n == 1 && bytes[0] >= 0x80))
-        return 0;
-    *code = n == 1 ? bytes[0] : bytes[0] & (0xffu >> (n + 1));
-    for (size_t i = 1; i < n; i++) {
-        if (!continues(bytes[i]))
-            return 0;
-        *code = *code << 6 | (bytes[i] & 0x3f);
-    }
-    bool surrogate = *code >= 0xd800 && *code < 0xe000;
-    return *code < least[n] || *code > 0x10ffff || surrogate ? 0 : n;
-}
-
 size_t text_character(const uint8_t *bytes, size_t length)
 {
     uint32_t code;
-    return length ? decode(bytes, length, &code) : 0;
-}
-
-/* Whether a character leaves a mark of its own and does nothing to its neighbours. */
-static bool is_plain(uint32_t code)
-{
-    return code >= 0x20 && !(code >= 0x7f && code < 0xa1) && code != 0xad && code != 0x61c &&
-           !(code >= 0x200b && code < 0x2010) && !(code >= 0x2028 && code < 0x2030) &&
-           !(code >= 0x2060 && code < 0x2070) && code != 0xfeff && !(code >= 0xfff0 && code < 0xfffd) &&
-           (code & 0xfffe) != 0xfffe && code < 0xe0000;
+    return character_decode(bytes, length, &code);
 }
 
 char *text_escape(const void *bytes, size_t length, size_t limit)
@@ -67,12 +35,12 @@ char *text_escape(const void *bytes, size_t length, size_t limit)
     size_t columns = 0;
     for (size_t i = 0; i < length;) {
         uint32_t code = 0;
-        size_t n = decode(at + i, length - i, &code), width = 1;
+        size_t n = character_decode(at + i, length - i, &code), width = 1;
         const char *escape = n == 1 && code ? strchr(plain, (int)code) : NULL;
         char form[8];
         if (escape) {
             width = (size_t)snprintf(form, sizeof form, "\\%c", letters[escape - plain]);
-        } else if (n && is_plain(code)) {
+        } else if (n && character_is_plain(code)) {
             memcpy(form, at + i, n);
             form[n] = 0;
         } else {

@@ -27,6 +27,29 @@ START_TEST(philox_known_answers)
 }
 END_TEST
 
+/* What strings of files can hold never leaves a message with more than plain characters. */
+START_TEST(messages_are_one_line_of_text)
+{
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        {"a\nb\tc\x1b[31m\x7f", "a?b?c?[31m?"},
+        {"\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80", "\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80"},
+        {"\xff\xfe\xc0\x80\xed\xa0\x80", "???????"},     /* no UTF-8 */
+        {"cut \xe6\xbc", "cut ??"},                       /* a character that was cut */
+        {"\xc2\x9b" "31m", "?31m"},                       /* the control sequence introducer of C1 */
+        {"\xe2\x80\xaeright \xe2\x80\xa8line", "?right ?line"}, /* to the left; a line separator */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct error error;
+        ck_assert(!error_set(&error, STATUS_INPUT, "%s", cases[i].text));
+        ck_assert_str_eq(error.text, cases[i].shown);
+        ck_assert(!error_prefix(&error, "again"));
+        ck_assert_str_eq(error.text + strlen("again: "), cases[i].shown);
+    }
+}
+END_TEST
+
 START_TEST(numbers_are_strict)
 {
     int64_t i;
@@ -160,6 +183,7 @@ int main(void)
     TCase *tests = tcase_create("base");
     tcase_set_timeout(tests, 0);
     tcase_add_test(tests, philox_known_answers);
+    tcase_add_test(tests, messages_are_one_line_of_text);
     tcase_add_test(tests, numbers_are_strict);
     tcase_add_test(tests, halves_round_to_even);
     tcase_add_test(tests, elementary_functions_are_close);
