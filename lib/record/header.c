@@ -76,6 +76,9 @@ static bool check_lengths(const struct record *r, struct error *error)
 
 bool record_decode(struct record *r, const uint8_t bytes[RECORD_HEADER], struct error *error)
 {
+    if (memcmp(bytes, "GGUF", 4) == 0)
+        return error_set(error, STATUS_INPUT,
+                         "not a record: a model file (GGUF), which is given by its name (see -m)");
     if (memcmp(bytes, magic, 3) != 0)
         return error_set(error, STATUS_INPUT, "not a record: expected magic 'UNR1', found %02x %02x %02x %02x",
                          bytes[0], bytes[1], bytes[2], bytes[3]);

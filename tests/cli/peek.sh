@@ -31,6 +31,12 @@ expect_match '^ +4 +1.0000  0.150120  #{6}$'
 expect_match '^ +9 +0.0000  0.055226  ##$'
 expect_match '^sequence 0: 2 tokens at positions 0 to 1; 2 positions cached: 16 bytes a layer, 32 in all$'
 expect_match '^4 records, [0-9]+ bytes$'
+begin "a GGUF file where a stream is expected is called by its name"
+for command in "peek -" sample detok "penalize"; do
+    $command <"$TOP/examples/model/unroll-small.gguf" >out 2>err
+    [ $? -eq 1 ] || fail "$command: status"
+    expect_error "^${command% -}: .*not a record: a model file \(GGUF\), which is given by its name"
+done
 begin "of a GGUF file: the kernels that would compute, which UNROLL_CPU names"
 expect_status 0 peek "$TOP/examples/model/unroll-small.gguf"
 expect_match '^this machine computes with the (generic|avx2|avx512|amx) kernels$'
