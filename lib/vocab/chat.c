@@ -200,6 +200,8 @@ struct rendering {
     const struct chat_template *row;
     const struct source *source;
     const struct chat_messages *messages;
+    const char *preset; /* a default system prompt of the model's template, NULL without one */
+    size_t preset_length;
     bool trims, drops_thoughts, drops_lines;
 };
 
@@ -219,11 +221,25 @@ static void put_token(struct rendering *r, uint32_t id)
     put(r, bytes, length);
 }
 
-/* What the template writes: special tokens may be found in it, and nowhere else. */
+/* What was put since `begin` is the template's: special tokens may be found in it, and nowhere
+ * else. */
+static void written_since(struct rendering *r, size_t begin)
+{
+    struct vocab_marks *marks = &r->text->marks;
+    if (r->text->length == begin)
+        return;
+    if (marks->n_spans && marks->spans[marks->n_spans - 1].end == begin) {
+        marks->spans[marks->n_spans - 1].end = r->text->length;
+        return;
+    }
+    marks->spans = grow(marks->spans, &r->span_capacity, marks->n_spans + 1, sizeof *marks->spans);
+    marks->spans[marks->n_spans++] = (struct vocab_span){begin, r->text->length};
+}
+
+/* A piece of the table. */
 static void put_piece(struct rendering *r, const char *piece)
 {
     const struct vocab_facts *facts = &r->vocab->facts;
-    struct vocab_marks *marks = &r->text->marks;
     size_t begin = r->text->length;
     for (const char *at = piece; *at; at++) {
         if (*at == *CHAT_BOS && r->text->length == 0)
@@ -235,14 +251,15 @@ static void put_piece(struct rendering *r, const char *piece)
         else
             put(r, at, 1);
     }
-    if (r->text->length == begin)
-        return;
-    if (marks->n_spans && marks->spans[marks->n_spans - 1].end == begin) {
-        marks->spans[marks->n_spans - 1].end = r->text->length;
-        return;
-    }
-    marks->spans = grow(marks->spans, &r->span_capacity, marks->n_spans + 1, sizeof *marks->spans);
-    marks->spans[marks->n_spans++] = (struct vocab_span){begin, r->text->length};
+    written_since(r, begin);
+}
+
+/* A text of the model's template. */
+static void put_written(struct rendering *r, const char *bytes, size_t length)
+{
+    size_t begin = r->text->length;
+    put(r, bytes, length);
+    written_since(r, begin);
 }
 
 /* White space as Python's str.strip() has it, which is Jinja's trim: Unicode's, and U+001C-1F. */
@@ -315,6 +332,27 @@ static void put_content(struct rendering *r, const struct chat_message *message,
     put(r, bytes, length);
 }
 
+/* Whether a text is all of one literal (or of what stands outside of expressions): the literal
+ * neither ends at its beginning, nor is something joined to it, nor is there a tag of Jinja.  Single
+ * braces are text, as in "\\boxed{}". */
+static bool is_literal(const char *text, size_t length)
+{
+    static const char *const tags[] = {"{{", "}}", "{%", "%}", "{#", "#}"};
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+        if (memmem(text, length, tags[i], 2))
+            return false;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] != '\'' && text[i] != '"')
+            continue;
+        size_t next = i + 1;
+        while (next < length && text[next] == ' ')
+            next++;
+        if (i == 0 || (next < length && (text[next] == '+' || text[next] == '~')))
+            return false;
+    }
+    return true;
+}
+
 /* A text between two marks of the model's template that is a literal of its own. */
 static const char *preset_of(const struct rendering *r, size_t *length)
 {
@@ -324,23 +362,47 @@ static const char *preset_of(const struct rendering *r, size_t *length)
         r->row->preset.before ? r->row->preset.after : r->row->turn[CHAT_SYSTEM].after;
     if (!r->source->text || !*before || !*after)
         return NULL;
-    for (const char *at = r->source->text; (at = strstr(at, before)) != NULL;) {
+    /* Each byte is looked at once: a hostile template may be long. */
+    const char *at = strstr(r->source->text, before), *end = NULL, *next;
+    for (; at; at = next) {
         at += strlen(before);
-        const char *end = strstr(at, after);
+        if (!end || end < at)
+            end = strstr(at, after);
         if (!end)
             return NULL;
+        next = strstr(at, before);
+        if (next && next < end)
+            continue;
         *length = (size_t)(end - at);
-        if (!memchr(at, '{', *length) && !memchr(at, '}', *length) &&
-            !memmem(at, *length, "' +", 3) && !memmem(at, *length, "\" +", 3))
+        if (is_literal(at, *length))
             return at;
     }
     return NULL;
 }
 
+/* Whether words follow the mark of a system turn somewhere in the model's template: a default that
+ * preset_of cannot take out of it. */
+static bool words_follow(const struct source *source, const struct chat_template *row)
+{
+    const char *mark = row->turn[CHAT_SYSTEM].before;
+    for (const char *at = source->text; at && *mark && (at = strstr(at, mark)) != NULL;) {
+        at += strlen(mark);
+        if ((*at >= 'A' && *at <= 'Z') || (*at >= 'a' && *at <= 'z'))
+            return true;
+    }
+    return false;
+}
+
+/* The conversation's system prompt, or the template's, or this one before the other. */
 static void put_system(struct rendering *r, const struct chat_message *message)
 {
     put_piece(r, r->row->turn[CHAT_SYSTEM].before);
-    put_content(r, message, true);
+    if (r->preset)
+        put_written(r, r->preset, r->preset_length);
+    if (r->preset && message)
+        put_piece(r, " ");
+    if (message)
+        put_content(r, message, true);
     put_piece(r, r->row->turn[CHAT_SYSTEM].after);
 }
 
@@ -355,18 +417,19 @@ static size_t host_of_system(const struct rendering *r, size_t first)
     return last ? r->messages->count - 1 : first;
 }
 
-static void put_conversation(struct rendering *r, const struct chat_message *system)
+/* own: the conversation's system prompt, or NULL; system: whether there is one at all. */
+static void put_conversation(struct rendering *r, const struct chat_message *own, bool system)
 {
     const struct chat_template *row = r->row;
-    size_t first = system == r->messages->items, host = host_of_system(r, first);
+    size_t first = own != NULL, host = host_of_system(r, first);
     if (system && host == SIZE_MAX)
-        put_system(r, system);
+        put_system(r, own);
     for (size_t i = first; i < r->messages->count; i++) {
         const struct chat_message *message = &r->messages->items[i];
         put_piece(r, row->turn[message->role].before);
         bool hosts = system && i == host && message->role == CHAT_USER;
         if (hosts)
-            put_system(r, system);
+            put_system(r, own);
         put_content(r, message, !(hosts && (row->flags & CHAT_TRIM_JOINED)));
         put_piece(r, row->turn[message->role].after);
     }
@@ -413,17 +476,18 @@ bool chat_render(struct chat_text *text, const struct vocab *vocab, const char *
         .trims = source.text ? has(&source, "trim") || has(&source, ".strip()")
                              : !(row->flags & CHAT_TRIM_SOME),
         .drops_thoughts = has(&source, "split('</think>')"),
-        .drops_lines = has(&source, "split('</think>')[-1].lstrip('\n')"),
+        .drops_lines = has(&source, "split('</think>')[-1].lstrip('\n')") ||
+                       has(&source, "split('</think>')|last).lstrip('\n')"),
     };
     put(&r, "", 0);
     put_piece(&r, row->begin);
-    struct chat_message preset = {.role = CHAT_SYSTEM};
-    bool own = messages->items[0].role == CHAT_SYSTEM;
-    const char *found = own ? NULL : preset_of(&r, &preset.length);
-    preset.content = (uint8_t *)(uintptr_t)(found ? found : "");
-    bool system = own || found || (row->flags & CHAT_SYSTEM_ALWAYS);
-    put_conversation(&r, own ? messages->items : system ? &preset : NULL);
-    text->lacks_default = !system && has(&source, "strftime_now");
+    const struct chat_message *own =
+        messages->items[0].role == CHAT_SYSTEM ? messages->items : NULL;
+    if (!own || (row->flags & CHAT_SYSTEM_AFTER_PRESET))
+        r.preset = preset_of(&r, &r.preset_length);
+    bool system = own || r.preset || (row->flags & CHAT_SYSTEM_ALWAYS);
+    put_conversation(&r, own, system);
+    text->lacks_default = !system && (has(&source, "strftime_now") || words_follow(&source, row));
     text->marks.text = source.text ? source.text : all_pieces(row);
     return true;
 }

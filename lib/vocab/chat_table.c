@@ -77,7 +77,8 @@ const struct chat_template chat_table[] = {
      CHAT_SYSTEM_ANYWHERE, "microsoft/Phi-3.5-mini-instruct", {0}},
     {"phi4-mini", {"<|assistant|>", "<|end|>"}, {0}, "",
      EACH("<|", "|>", "<|end|>"), {"<|assistant|>"},
-     0, "microsoft/Phi-4-mini-instruct", {0}},
+     CHAT_SYSTEM_AFTER_PRESET, "microsoft/Phi-4-mini-instruct, microsoft/Phi-4-mini-reasoning",
+     {"{{ '<|system|>", "' }}"}},
     /* GLM 4.5 and later write thoughts. */
     {"glm4 chatglm4", {"[gMASK]<sop>"}, {"<think>"}, "[gMASK]<sop>",
      EACH("<|", "|>\n", ""), {"<|assistant|>\n", "<|assistant|>"},
@@ -149,6 +150,10 @@ const struct chat_template chat_table[] = {
     {"llama4", {"<|header_start|>", "<|header_end|>"}, {0}, "",
      EACH("<|header_start|>", "<|header_end|>\n\n", "<|eot|>"), {"<|header_start|>assistant<|header_end|>\n\n"},
      CHAT_SYSTEM_ANYWHERE | CHAT_TRIM_SYSTEM, "meta-llama/Llama-4-Scout-17B-16E-Instruct", {0}},
+    /* Some releases of Granite 4 write a default, others only define it. */
+    {"granite", {"<|start_of_role|>", "<|end_of_role|>' + ns.default_system_message + '"}, {0}, "",
+     EACH("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>\n"), {"<|start_of_role|>assistant<|end_of_role|>"},
+     CHAT_SYSTEM_ANYWHERE, "ibm-granite/granite-4.0-h-tiny", {"set g4_default_system_message = '", "' %}"}},
     {"granite", {"<|start_of_role|>", "<|end_of_role|>"}, {0}, "",
      EACH("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>\n"), {"<|start_of_role|>assistant<|end_of_role|>"},
      CHAT_SYSTEM_ANYWHERE, "ibm-granite/granite-3.0-8b-instruct", {0}},

@@ -21,6 +21,7 @@ enum chat_flags {
     CHAT_SYSTEM_IN_LAST = 32,
     CHAT_SYSTEM_ANYWHERE = 64, /* system messages may come later too */
     CHAT_SYSTEM_ALWAYS = 128,  /* a system turn is written even when there is no such message */
+    CHAT_SYSTEM_AFTER_PRESET = 512, /* the default stays, before a system prompt and a space */
 };
 enum { CHAT_MARKS = 4, CHAT_PROMPTS = 2 };
 

@@ -163,6 +163,24 @@ EXAONE = ("{% for message in messages %}{% if loop.first and message['role'] != 
           "{% else %}{{ '[|endofturn|]\n' }}{% endif %}{% endfor %}" + prompt("[|assistant|]"))
 GRANITE = ("{%- for message in messages %}\n    {{- '<|start_of_role|>' + message['role'] + '<|end_of_role|>' + message['content'] + '<|end_of_text|>\n' }}\n"
            "    {%- if loop.last and add_generation_prompt %}\n    {{- '<|start_of_role|>assistant<|end_of_role|>' }}\n    {%- endif %}\n{%- endfor %}")
+GRANITE4 = ("{%- set g4_default_system_message = 'You are a default. Be safe.' %}\n"
+            "{%- set ns = namespace(default_system_message=g4_default_system_message, system_message='') %}\n"
+            "{%- if messages[0].role == 'system' %}\n    {%- set ns.system_message = messages[0].content %}\n{%- endif %}\n"
+            "{%- if ns.system_message %}\n    {{- '<|start_of_role|>system<|end_of_role|>' + ns.system_message + '<|end_of_text|>\\n' }}\n"
+            "{%- else %}\n    {{- '<|start_of_role|>system<|end_of_role|>' + ns.default_system_message + '<|end_of_text|>\\n' }}\n{%- endif %}\n"
+            "{%- for message in messages %}\n    {%- if message.role == 'user' or (message.role == 'system' and not loop.first) %}\n"
+            "        {{- '<|start_of_role|>' + message.role + '<|end_of_role|>' + message.content + '<|end_of_text|>\\n' }}\n"
+            "    {%- elif message.role == 'assistant' %}\n        {{- '<|start_of_role|>' + message.role + '<|end_of_role|>' + message.content }}\n"
+            "        {{- '<|end_of_text|>\\n' }}\n    {%- endif %}\n{%- endfor %}\n{%- if add_generation_prompt %}\n"
+            "    {{- '<|start_of_role|>assistant<|end_of_role|>' }}\n{%- endif %}\n")
+PHI4_MINI_DEFAULT = ("{{ '<|system|>You are a default.' }}{% for message in messages %}{% if message['role'] == 'system' %} {{ message['content'] }}"
+                     "{% endif %}{% endfor %}{{ '<|end|>' }}{% for message in messages %}{% if message['role'] != 'system' %}"
+                     "{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endif %}{% endfor %}" + prompt("<|assistant|>"))
+PHI4_DEFAULT = by_role("'<|im_start|>system<|im_sep|>' + message['content'] + '<|im_end|>'",
+                       "'<|im_start|>user<|im_sep|>' + message['content'] + '<|im_end|>'",
+                       "'<|im_start|>assistant<|im_sep|>' + message['content'] + '<|im_end|>'",
+                       "{% if messages[0]['role'] != 'system' %}<|im_start|>system<|im_sep|>A default: <think> {Thought} </think> {Solution}.<|im_end|>{% endif %}"
+                       ) + prompt("<|im_start|>assistant<|im_sep|>")
 GLM4 = ("[gMASK]<sop>{% for item in messages %}{% if item['content'] %}<|{{ item['role'] }}|>{{ item['metadata'] }}\n"
         "{{ item['content'] }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>NEWLINE{% endif %}")
 CHATGLM3 = ("{% for message in messages %}{% if loop.first %}[gMASK]sop{% endif %}<|{{ message['role'] }}|>\n {{ message['content'] }}"
@@ -177,7 +195,13 @@ SOLAR = ("{% for message in messages %}{% if message['role'] == 'system' %}{% if
 CASES = [
     ("chatml", each("'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'") + prompt("<|im_start|>assistant\\n"), "own"),
     ("chatml", QWEN_DEFAULT, "own"),
+    ("chatml", QWEN_DEFAULT.replace("You are a default, it\\'s so.", "The default: within \\\\boxed{}."), "own"),
+    ("chatml", QWEN_DEFAULT.replace(" + messages[0]['content'] + ", "+messages[0]['content']+"), "own"),
+    ("chatml", each("'<|im_start|>'+message['role']+'\\n'+message['content']+'<|im_end|>\\n'",
+                    "{% if false %}{{'<|im_start|>system\\n'+x+'<|im_end|>\\n'}}{{'<|im_start|>system\\n' ~ x ~ '<|im_end|>\\n'}}{% endif %}")
+     + prompt("<|im_start|>assistant\\n"), "own"),
     ("chatml", QWEN3, "own"),
+    ("chatml", QWEN3.replace("message.content.split('</think>')[-1]", "(message.content.split('</think>')|last)"), "own"),
     ("chatml", QWEN3.replace("'<|im_start|>assistant\\n' }}", "'<|im_start|>assistant\\n<think>\\n' }}"), "own"),
     ("phi4", by_role("'<|im_start|>system<|im_sep|>' + message['content'] + '<|im_end|>'",
                      "'<|im_start|>user<|im_sep|>' + message['content'] + '<|im_end|><|im_start|>assistant<|im_sep|>'",
@@ -202,6 +226,8 @@ CASES = [
     ("phi3", by_role("'<|system|>\n' + message['content'] + '<|end|>\n'", "'<|user|>\n' + message['content'] + '<|end|>\n'",
                      "'<|assistant|>\n' + message['content'] + '<|end|>\n'")
      + "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}", "own"),
+    ("phi4", PHI4_DEFAULT, "own"),
+    ("phi4-mini", PHI4_MINI_DEFAULT, "own"),
     ("phi4-mini", each("'<|' + message['role'] + '|>' + message['content'] + '<|end|>'") + prompt("<|assistant|>"), "own"),
     ("zephyr", ZEPHYR, "own"),
     ("zephyr", each("'<|' + message['role'] + '|>' + '\n' + message['content'] + '<|endoftext|>' + '\n'") + prompt("<|assistant|>\n"), "own"),
@@ -213,6 +239,7 @@ CASES = [
     ("deepseek3", DEEPSEEK3.replace("PROMPT", "<think>\\n"), "own"),
     ("command-r", COMMAND_R, "own"),
     ("granite", GRANITE, "own"),
+    ("granite", GRANITE4, "own"),
     ("glm4", GLM4.replace("NEWLINE", ""), "own"),
     ("glm4", GLM4.replace("NEWLINE", "\\n").replace("\\n", "\n{{ '' }}"), "own"),
     ("chatglm3", CHATGLM3, "own"),
@@ -316,7 +343,8 @@ def by_name(template):
     """The last turn, without default system prompts, and without what only a model's own template says."""
     text = render(template, [{"role": "system", "content": "S"}] + TURNS[2:]) if "default" in template else render(template, TURNS[2:])
     for before, after in (("<|im_start|>system\n", "<|im_end|>\n"), ("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"), ("<|role_start|>system<|role_end|>", "<|turn_end|>"),
-                          ("<|im_system|>system<|im_middle|>", "<|im_end|>")):
+                          ("<|im_system|>system<|im_middle|>", "<|im_end|>"), ("<|start_of_role|>system<|end_of_role|>", "<|end_of_text|>\n"),
+                          ("<|im_start|>system<|im_sep|>", "<|im_end|>"), ("<|system|>You are a default. ", "<|end|>")):
         text = text.replace(before + "S" + after, "")
     text = text.replace("[|system|][|endofturn|]\n", "").replace(BOS_TOKEN, "", 1).replace("S### Inst", "### Inst")
     return text.replace("<|endoftext|>", EOS_TOKEN).strip().removesuffix("<think>").strip()

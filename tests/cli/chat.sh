@@ -125,6 +125,16 @@ expect_error '^tokenize: the model.s template computes a system prompt'
 expect_status 0 tokenize -m granite.gguf --chat --user x --system y
 expect_no_error
 
+begin "a default system prompt that cannot be taken out of the template is told of"
+pieces="\"{{ '<|start_of_role|>system<|end_of_role|>Today is ' + today + '<|end_of_text|>' }}{{ '<|start_of_role|>' + m['role'] + '<|end_of_role|>' }}\""
+vocabulary pieces.gguf "bpe(eos=0, chat_template=$pieces)"
+expect_status 0 tokenize -m pieces.gguf --chat --user x
+expect_error '^tokenize: the model.s template computes a system prompt'
+
+begin "a template with a hundred thousand system turns is read once"
+vocabulary long.gguf "bpe(eos=0, chat_template='<|im_start|>system\n' * 100000 + '{{<|im_end|>\n')"
+timeout 10 tokenize -m long.gguf --chat --user x --count >/dev/null 2>err || fail "status $? $(brief err)"
+
 begin "BOS exactly once"
 first_ids() { tokenize --chat --ids "$@" | head -n 2 | cut -f1 | paste -sd, -; }
 special="special=['<s>', '</s>', '[INST]', '[/INST]', '<|im_start|>', '<|im_end|>'], bos=0, eos=1"
