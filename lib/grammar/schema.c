@@ -26,6 +26,7 @@ enum keyword_value {
     NAMES,
     A_SIZE,
     A_NUMBER,
+    A_NAME,
     A_STRING,
     AN_ARRAY,
     IS_FALSE
@@ -52,7 +53,7 @@ static const struct keyword {
     {"contentEncoding", IGNORED, ANY_VALUE},
     {"contentMediaType", IGNORED, ANY_VALUE},
     {"contentSchema", IGNORED, ANY_VALUE},
-    {"$ref", COMBINES, A_STRING},
+    {"$ref", COMBINES, A_NAME},
     {"anyOf", COMBINES, SCHEMAS},
     {"oneOf", COMBINES, SCHEMAS},
     {"allOf", COMBINES, SCHEMAS},
@@ -70,7 +71,7 @@ static const struct keyword {
     {"minLength", OWN, A_SIZE},
     {"maxLength", OWN, A_SIZE},
     {"pattern", OWN, A_STRING},
-    {"format", OWN, A_STRING},
+    {"format", OWN, A_NAME},
     {"minimum", OWN, A_NUMBER},
     {"maximum", OWN, A_NUMBER},
     {"exclusiveMinimum", OWN, A_NUMBER},
@@ -111,11 +112,17 @@ bool schema_is_own(const char *name)
     return keyword && keyword->use == OWN;
 }
 
+/* Names are compared as C strings. */
+static bool is_name(const json_t *value)
+{
+    return json_is_string(value) && strlen(json_string_value(value)) == json_string_length(value);
+}
+
 static bool is_type(const json_t *value)
 {
     static const char *const names[] = {"null",   "boolean", "integer", "number",
                                         "string", "array",   "object"};
-    for (size_t i = 0; json_is_string(value) && i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; is_name(value) && i < sizeof names / sizeof *names; i++)
         if (strcmp(json_string_value(value), names[i]) == 0)
             return true;
     return false;
@@ -124,11 +131,6 @@ static bool is_type(const json_t *value)
 static bool is_schema(const json_t *value)
 {
     return json_is_object(value) || json_is_boolean(value);
-}
-
-static bool is_string(const json_t *value)
-{
-    return json_is_string(value);
 }
 
 static bool all_are(const json_t *array, bool (*is)(const json_t *))
@@ -169,11 +171,13 @@ static const char *fault_of(enum keyword_value kind, const json_t *value)
                    ? NULL
                    : "the name of a type or an array of them";
     case NAMES:
-        return all_are(value, is_string) ? NULL : "an array of names";
+        return all_are(value, is_name) ? NULL : "an array of names, without zero characters";
     case A_SIZE:
         return is_size(value) ? NULL : "a whole number from 0 to 2^30";
     case A_NUMBER:
         return json_is_number(value) ? NULL : "a number";
+    case A_NAME:
+        return is_name(value) ? NULL : "a name, without zero characters";
     case A_STRING:
         return json_is_string(value) ? NULL : "a string";
     case AN_ARRAY:
@@ -196,6 +200,9 @@ bool schema_check(struct schemas *s, const json_t *schema)
             return schema_fail(s, "keyword '%.80s' is unknown", name);
         if (keyword->use == REFUSED)
             return schema_fail(s, "keyword '%.80s' is not supported", name);
+        if (strcmp(name, "$id") == 0 && schema != s->root)
+            return schema_fail(s, "'$id' within a schema is not supported: references would start "
+                                  "there");
         const char *fault = fault_of(keyword->value, value);
         if (fault)
             return schema_fail(s, "'%s': expected %s", name, fault);
@@ -214,6 +221,15 @@ bool schema_fail(struct schemas *s, const char *format, ...)
     va_end(arguments);
     return error_set(s->error, STATUS_INPUT, "%.100s: schema '%.150s': %s", s->name,
                      s->path_length ? s->path : "#", text);
+}
+
+bool schema_spend(struct schemas *s)
+{
+    return ++s->work <= MAX_SCHEMA_WORK ||
+           schema_fail(s,
+                       "it and the schemas it refers to are more than %d together, each counted "
+                       "as often as it comes",
+                       MAX_SCHEMA_WORK);
 }
 
 size_t schema_enter(struct schemas *s, const char *part, const char *name)
@@ -269,6 +285,7 @@ static size_t pointer_part(const char *at, char *part)
 bool schema_resolve(struct schemas *s, const char *reference, const json_t **target)
 {
     const json_t *at = s->root;
+    bool foreign = false;
     if (reference[0] != '#')
         return schema_fail(
             s, "'$ref' to '%.100s': only references into the same schema (#...) are supported",
@@ -285,8 +302,14 @@ bool schema_resolve(struct schemas *s, const char *reference, const json_t **tar
                                                            : NULL;
         else
             at = json_object_get(at, part);
+        foreign |= *rest == '/' && at && json_is_string(json_object_get(at, "$id"));
     }
     free(part);
+    if (foreign)
+        return schema_fail(s,
+                           "'$ref' to '%.100s', through a schema with its own '$id', is not "
+                           "supported",
+                           reference);
     if (!at)
         return schema_fail(s, "'$ref' to '%.100s', which is not there", reference);
     if (!is_schema(at))
@@ -710,6 +733,8 @@ static bool compile(struct schemas *s, const json_t *schema, expression *e)
         return true;
     if (!json_is_object(schema))
         return schema_fail(s, "expected a schema: an object, true or false");
+    if (!schema_spend(s))
+        return false;
     if (++s->depth > MAX_SCHEMA_DEPTH)
         return schema_fail(s, "schemas are nested more than %d deep", MAX_SCHEMA_DEPTH);
     bool ok = compile_object_schema(s, schema, e);
@@ -755,11 +780,13 @@ struct grammar *grammar_from_schema(const char *bytes, size_t length, const char
     json_t *root = json_loadb(bytes, length,
                               JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &fault);
     if (!root) {
-        error_set(error, STATUS_INPUT, "%s:%d: not JSON: %s", name, fault.line > 0 ? fault.line : 1,
-                  fault.text);
+        enum json_error_code code = json_error_code(&fault);
+        error_set(error, STATUS_INPUT, "%s:%d: %s: %s", name, fault.line > 0 ? fault.line : 1,
+                  code == json_error_numeric_overflow ? "not supported" : "not JSON", fault.text);
         return NULL;
     }
-    struct schemas s = {.name = name, .root = root, .made = json_array(), .error = error};
+    struct schemas s = {
+        .name = name, .root = root, .made = json_array(), .sets = json_object(), .error = error};
     struct grammar *grammar = NULL;
     expression value;
     builder_init(&s.b);
@@ -768,6 +795,7 @@ struct grammar *grammar_from_schema(const char *bytes, size_t length, const char
     builder_free(&s.b);
     free(s.path);
     free(s.todo);
+    json_decref(s.sets);
     json_decref(s.made);
     json_decref(root);
     return grammar;

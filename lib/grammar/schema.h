@@ -8,22 +8,28 @@
 
 #define MAX_SCHEMA_DEPTH 200
 #define MAX_ALTERNATIVES 256
+/* Schemas that are looked at, each as often as it is: references that double at every level would
+ * otherwise take for ever. */
+#define MAX_SCHEMA_WORK (1 << 19)
 
 struct schemas {
     struct builder b;
     const char *name; /* of the whole, for messages */
     json_t *root;
     json_t *made; /* array: owns the schemas that were merged of others */
+    json_t *sets; /* by the address of a list: its values, to look one up */
     char *path;   /* JSON pointer of the current schema, for messages */
     size_t path_length, path_capacity;
     uint32_t *todo; /* rules of references whose schemas are to be compiled */
     size_t n_todo, todo_capacity;
-    int depth;
+    int depth, work;
     struct error *error;
 };
 
 /* Fails with the place of the current schema. */
 bool schema_fail(struct schemas *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* One schema more is looked at; fails where they are too many. */
+bool schema_spend(struct schemas *s);
 /* Goes into a part of the current schema and back out: the length to go back to is returned. */
 size_t schema_enter(struct schemas *s, const char *part, const char *name);
 void schema_leave(struct schemas *s, size_t length);

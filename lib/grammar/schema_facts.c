@@ -2,6 +2,7 @@
  * exclude each other. */
 #include "grammar/schema.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,27 +149,70 @@ bool schema_requires(const json_t *flat, const char *name)
 
 /* ---- values -------------------------------------------------------------------------------- */
 
-static bool is_among(const json_t *values, const json_t *value)
+/* The value with all whole numbers as integers: what JSON Schema calls equal, as 1 and 1.0 are, is
+ * then written the same.  A new reference. */
+static json_t *with_integers(const json_t *value)
 {
-    for (size_t i = 0; i < json_array_size(values); i++) {
-        const json_t *one = json_array_get(values, i);
-        if (json_is_number(one) && json_is_number(value)) {
-            struct decimal a = decimal_of(one), b = decimal_of(value);
-            if (decimal_compare(&a, &b) == 0)
-                return true;
-        } else if (json_equal(one, value)) {
-            return true;
-        }
+    json_t *copy, *part;
+    const char *name;
+    if (json_is_real(value)) {
+        double real = json_real_value(value);
+        bool whole = real >= -0x1p63 && real < 0x1p63 && real == (double)(json_int_t)real;
+        return whole ? json_integer((json_int_t)real) : json_real(real);
     }
-    return false;
+    if (!json_is_array(value) && !json_is_object(value))
+        return json_copy((json_t *)(uintptr_t)value);
+    copy = json_is_array(value) ? json_array() : json_object();
+    for (size_t i = 0; i < json_array_size(value); i++)
+        json_array_append_new(copy, with_integers(json_array_get(value, i)));
+    if (json_is_object(value))
+        json_object_foreach((json_t *)(uintptr_t)value, name, part)
+            json_object_set_new(copy, name, with_integers(part));
+    return copy;
 }
 
-static bool is_const(const json_t *constant, const json_t *value)
+/* A text that equal values have in common, and no others.  The caller's. */
+static char *canonical(const json_t *value)
 {
-    json_t *one = json_array();
-    json_array_append(one, (json_t *)(uintptr_t)constant);
-    bool same = is_among(one, value);
-    json_decref(one);
+    json_t *copy = with_integers(value);
+    char *text = json_dumps(copy, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(copy);
+    return text;
+}
+
+/* The values of a list that stays, as the names of an object: a list may be long, and is asked
+ * about each value of another. */
+static const json_t *set_of(struct schemas *s, const json_t *values)
+{
+    char key[40];
+    snprintf(key, sizeof key, "%p", (const void *)values);
+    json_t *set = json_object_get(s->sets, key);
+    if (set)
+        return set;
+    set = json_object();
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        char *text = canonical(json_array_get(values, i));
+        json_object_set_new(set, text, json_true());
+        free(text);
+    }
+    json_object_set_new(s->sets, key, set);
+    return set;
+}
+
+static bool is_among(struct schemas *s, const json_t *values, const json_t *value)
+{
+    char *text = canonical(value);
+    bool found = json_object_get(set_of(s, values), text) != NULL;
+    free(text);
+    return found;
+}
+
+static bool is_equal(const json_t *a, const json_t *b)
+{
+    char *left = canonical(a), *right = canonical(b);
+    bool same = left && right && strcmp(left, right) == 0;
+    free(left);
+    free(right);
     return same;
 }
 
@@ -254,8 +298,8 @@ enum verdict schema_allows(struct schemas *s, const json_t *flat, const json_t *
     const json_t *values = json_object_get(flat, "enum"),
                  *constant = json_object_get(flat, "const");
     unsigned type = schema_type_of(value);
-    if (!(schema_types(flat) & type) || (values && !is_among(values, value)) ||
-        (constant && !is_const(constant, value)))
+    if (!(schema_types(flat) & type) || (values && !is_among(s, values, value)) ||
+        (constant && !is_equal(constant, value)))
         return NO;
     if (type & (TYPE_INTEGER | TYPE_FRACTION))
         return number_allowed(flat, value) ? YES : NO;
@@ -290,12 +334,12 @@ static json_t *merge_types(const json_t *a, const json_t *b)
     return names;
 }
 
-static json_t *merge_lists(json_t *a, json_t *b, bool common)
+static json_t *merge_lists(struct schemas *s, json_t *a, json_t *b, bool common)
 {
     json_t *all = common ? json_array() : json_copy(a);
     for (size_t i = 0; i < json_array_size(b); i++) {
         json_t *one = json_array_get(b, i);
-        if (is_among(a, one) == common)
+        if (is_among(s, a, one) == common)
             json_array_append(all, one);
     }
     return all;
@@ -324,7 +368,8 @@ static json_t *merge_bounds(json_t *a, json_t *b, bool upper)
 }
 
 /* The values of one keyword in two schemas as one; NULL where that is not supported. */
-static json_t *merge_keyword(const char *keyword, const json_t *left, const json_t *right)
+static json_t *merge_keyword(struct schemas *s, const char *keyword, const json_t *left,
+                             const json_t *right)
 {
     json_t *a = json_object_get(left, keyword), *b = json_object_get(right, keyword);
     if (json_equal(a, b))
@@ -332,7 +377,7 @@ static json_t *merge_keyword(const char *keyword, const json_t *left, const json
     if (strcmp(keyword, "type") == 0)
         return merge_types(left, right);
     if (strcmp(keyword, "required") == 0 || strcmp(keyword, "enum") == 0)
-        return merge_lists(a, b, *keyword == 'e');
+        return merge_lists(s, a, b, *keyword == 'e');
     if (strcmp(keyword, "properties") == 0)
         return merge_properties(a, b);
     if (strcmp(keyword, "items") == 0)
@@ -379,7 +424,7 @@ static json_t *merge(struct schemas *s, json_t *a, json_t *b)
     json_object_foreach(b, keyword, value)
     {
         json_t *merged =
-            json_object_get(a, keyword) ? merge_keyword(keyword, a, b) : json_incref(value);
+            json_object_get(a, keyword) ? merge_keyword(s, keyword, a, b) : json_incref(value);
         if (!merged) {
             schema_fail(s, "'%s' of two schemas that are combined is not supported", keyword);
             return NULL;
@@ -483,9 +528,14 @@ static bool none_allowed(struct schemas *s, json_t *values, const json_t *flat)
  * that can be told. */
 static bool excludes(struct schemas *s, const json_t *a, const json_t *b)
 {
+    if (!schema_spend(s))
+        return false;
     unsigned common = schema_generated_types(a) & schema_types(b);
     if (none_allowed(s, listed(a), b) || none_allowed(s, listed(b), a))
         return true;
+    if (json_object_get(a, "enum") || json_object_get(a, "const"))
+        return false; /* what is generated is the list, whatever the keywords beside it would make
+                       */
     for (unsigned type = 1; type < TYPE_ANY; type <<= 1) {
         bool apart = !(common & type);
         if (type & (TYPE_INTEGER | TYPE_FRACTION))
@@ -551,9 +601,9 @@ static json_t *expand_alternatives(struct schemas *s, json_t *base, const json_t
                  check_exclusive(s, branch[i], i, branch[k], k);
         if (ok)
             json_array_extend(all, branch[i]);
+        if (ok && json_array_size(all) > MAX_ALTERNATIVES)
+            ok = schema_fail(s, "combined alternatives are more than %d", MAX_ALTERNATIVES);
     }
-    if (ok && json_array_size(all) > MAX_ALTERNATIVES)
-        ok = schema_fail(s, "combined alternatives are more than %d", MAX_ALTERNATIVES);
     free(branch);
     return ok ? all : NULL;
 }
@@ -596,6 +646,8 @@ json_t *schema_expand(struct schemas *s, const json_t *schema)
         return keep(s, json_array());
     if (json_is_true(schema))
         return keep(s, json_pack("[{}]"));
+    if (!schema_spend(s))
+        return NULL;
     if (++s->depth > MAX_SCHEMA_DEPTH)
         schema_fail(s, "schemas are nested or refer to each other more than %d deep",
                     MAX_SCHEMA_DEPTH);

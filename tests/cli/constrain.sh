@@ -252,6 +252,12 @@ for option in '-j rome.json' '--json-schema-file rome.json' '--json-schema {"con
     grep -Eq '^ ?"Rome"$' out || fail "found $(brief out)"
 done
 
+begin "a hundred thousand values take seconds, not minutes"
+for value in '"name %d"' '%d'; do
+    awk -v value="$value" 'BEGIN { printf "{\"enum\": [0"; for (i = 1; i < 100000; i++) printf ", " value, i; print "]}" }' >long.json
+    timeout 60 constrain --json-schema-file long.json good >out 2>err || fail "status $? ($(brief err))"
+done
+
 # ---- what comes out ----
 
 begin "a range of emoji yields whole characters of it"

@@ -951,7 +951,14 @@ START_TEST(bad_schemas_are_refused_by_name)
         {"{\"properties\":{\"a\":1}}", "'properties': expected an object of schemas"},
         {"{\"minLength\":-1}", "'minLength': expected a whole number"},
         {"{\"exclusiveMinimum\":true}", "'exclusiveMinimum': expected a number"},
-        {"{\"maximum\":123456789012345678901234567890}", "too big integer"},
+        {"{\"maximum\":123456789012345678901234567890}", "test:1: not supported: too big integer"},
+        {"{\"required\":[\"a\\u0000b\"]}", "'required': expected an array of names"},
+        {"{\"type\":\"null\\u0000\"}", "'type': expected the name of a type"},
+        {"{\"format\":\"date\\u0000\"}", "'format': expected a name"},
+        {"{\"$ref\":\"#\\u0000\"}", "'$ref': expected a name"},
+        {"{\"items\":{\"$id\":\"x\"}}", "schema '#/items': '$id' within a schema"},
+        {"{\"$ref\":\"#/$defs/x/items\",\"$defs\":{\"x\":{\"$id\":\"y\",\"items\":{}}}}",
+         "'$ref' to '#/$defs/x/items', through a schema with its own '$id'"},
         {"{\"format\":\"email\"}", "format 'email' is not supported"},
         {"{\"pattern\":\"a(?=b)\"}",
          "'pattern': looking ahead or behind is not supported, at character 4 of the pattern"},
@@ -987,6 +994,13 @@ START_TEST(bad_schemas_are_refused_by_name)
         {"{\"oneOf\":[{\"type\":\"string\"},{\"maxLength\":3}]}",
          "'oneOf': a value may satisfy both alternatives 0 and 1"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "alternatives 0 and 1"},
+        {"{\"oneOf\":[{\"const\":[1]},{\"const\":[1.0]}]}", "alternatives 0 and 1"},
+        {"{\"oneOf\":[{\"const\":{\"a\":-0.0}},{\"enum\":[1,{\"a\":0}]}]}", "alternatives 0 and 1"},
+        /* the members of what is listed, whatever properties would make */
+        {"{\"oneOf\":[{\"enum\":[{\"j\":1,\"z\":1}],\"properties\":{},\"required\":[\"z\"]},{"
+         "\"type\":"
+         "\"object\",\"properties\":{\"j\":{\"type\":\"integer\"}},\"required\":[\"j\"]}]}",
+         "alternatives 0 and 1"},
         {"{\"allOf\":[{\"pattern\":\"a\"},{\"pattern\":\"b\"}]}",
          "'pattern' of two schemas that are combined"},
         {"{\"additionalProperties\":false,\"allOf\":[{\"properties\":{\"a\":true}}]}",
@@ -999,6 +1013,25 @@ START_TEST(bad_schemas_are_refused_by_name)
     strcat(deep, "true");
     repeat_text(deep + strlen(deep), "}", 800);
     check_error(deep, "schemas are nested more than");
+}
+END_TEST
+
+/* Forty schemas, each of which has the next one twice: 2^40 if each is looked at each time. */
+START_TEST(references_that_double_are_refused_at_once)
+{
+    static const char *const steps[] = {
+        "\"allOf\":[{\"$ref\":\"#/$defs/%d\"},{\"$ref\":\"#/$defs/%d\"}]",
+        "\"anyOf\":[{\"type\":\"null\",\"$ref\":\"#/$defs/%d\"},"
+        "{\"type\":\"null\",\"$ref\":\"#/$defs/%d\"}]"};
+    for (size_t way = 0; way < sizeof steps / sizeof *steps; way++) {
+        char text[8000] = "{\"$ref\":\"#/$defs/0\",\"$defs\":{", step[200];
+        for (int i = 0; i < 40; i++) {
+            snprintf(step, sizeof step, steps[way], i + 1, i + 1);
+            snprintf(text + strlen(text), sizeof text - strlen(text), "\"%d\":{%s},", i, step);
+        }
+        strcat(text, "\"40\":{\"type\":\"null\"}}}");
+        check_error(text, way ? "combined alternatives are more than" : "as often as it comes");
+    }
 }
 END_TEST
 
@@ -1152,6 +1185,7 @@ int main(void)
     tcase_add_test(languages, no_text_of_a_grammar_breaks_the_parser);
     tcase_add_test(schema, schemas_allow_their_values);
     tcase_add_test(schema, bad_schemas_are_refused_by_name);
+    tcase_add_test(schema, references_that_double_are_refused_at_once);
     tcase_add_test(schema, bounds_of_numbers_are_exact);
     tcase_add_test(schema, dates_are_days_that_exist);
     tcase_add_test(schema, white_space_is_bounded);
