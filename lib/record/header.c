@@ -51,6 +51,12 @@ static bool all_zero(const uint8_t *bytes, size_t size)
     return true;
 }
 
+/* How many positions the record is about, from its own on; END and FORK name the one after the last. */
+static uint64_t positions_of(const struct record *r)
+{
+    return r->type == RECORD_TOKENS || r->type == RECORD_CACHE ? r->count : r->type == RECORD_LOGITS;
+}
+
 /* The lengths that the type and the count prescribe. */
 static bool check_lengths(const struct record *r, struct error *error)
 {
@@ -66,11 +72,11 @@ static bool check_lengths(const struct record *r, struct error *error)
     if ((r->type == RECORD_TOKENS || r->type == RECORD_LOGITS) && r->raw_length != (uint64_t)r->count * 4)
         return error_set(error, STATUS_INPUT, "%s: count %u needs %llu bytes of payload, found %llu", name,
                          r->count, (unsigned long long)r->count * 4, (unsigned long long)r->raw_length);
-    if (r->position != RECORD_APPEND && (r->position > RECORD_MAX_TOKENS ||
-                                         r->position + (uint64_t)r->count > RECORD_MAX_TOKENS) &&
-        (r->type == RECORD_TOKENS || r->type == RECORD_CACHE))
+    uint64_t covered = positions_of(r);
+    if (r->type < RECORD_ANCILLARY && r->position != RECORD_APPEND &&
+        r->position + covered > RECORD_MAX_TOKENS)
         return error_set(error, STATUS_INPUT, "%s: position %u and count %u pass the limit of %u positions",
-                         name, r->position, r->count, RECORD_MAX_TOKENS);
+                         name, r->position, (unsigned)covered, RECORD_MAX_TOKENS);
     return true;
 }
 

@@ -213,9 +213,10 @@ static bool apply_logits(struct record_reader *r, struct sequence *s, struct err
     struct record *record = &r->record;
     if (!check_vocabulary(r, error))
         return false;
-    if (record->count == 0 || (r->has_model && record->count != r->model.n_logits))
-        return error_set(error, STATUS_INPUT, "%u logits, expected %u", record->count,
-                         r->has_model ? r->model.n_logits : 1);
+    if (r->has_model && record->count != r->model.n_logits)
+        return error_set(error, STATUS_INPUT, "%u logits, expected %u", record->count, r->model.n_logits);
+    if (record->count == 0)
+        return error_set(error, STATUS_INPUT, "no logits, expected one for each id of a vocabulary");
     uint32_t end = sequence_end(s);
     if (record->position == RECORD_APPEND)
         record->position = end ? end - 1 : 0;

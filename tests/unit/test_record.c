@@ -145,6 +145,10 @@ START_TEST(headers_are_checked)
         {{.type = RECORD_CACHE, .length = 1ull << 62, .raw_length = 1ull << 62}, "the limit is"},
         {{.type = RECORD_MODEL, .length = 1 << 20, .raw_length = 1 << 20}, "the limit is"},
         {{.type = RECORD_TOKENS, .position = 0xfffffff0, .count = 1, .length = 4, .raw_length = 4}, "limit of"},
+        {{.type = RECORD_LOGITS, .position = 1 << 24, .count = 1, .length = 4, .raw_length = 4}, "limit of"},
+        {{.type = RECORD_LOGITS, .position = 0xfffffffe, .count = 1, .length = 4, .raw_length = 4}, "limit of"},
+        {{.type = RECORD_END, .position = (1 << 24) + 1, .length = 12, .raw_length = 12}, "limit of"},
+        {{.type = RECORD_FORK, .position = 0xfffffffe, .length = 8, .raw_length = 8}, "limit of"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         record_encode(&bad[i].record, bytes);
