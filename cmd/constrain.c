@@ -3,7 +3,6 @@
 #include "stage/constraint.h"
 #include "stage/filter.h"
 
-#include <ctype.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +45,8 @@ static struct grammar *parse(parser *parse_text, const char *text, size_t length
 static struct grammar *parse_file(parser *parse_text, const char *path)
 {
     size_t length;
+    if (!*path)
+        die(STATUS_USAGE, "expected a grammar, a schema or the name of a file, found an empty text");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         die(STATUS_SYSTEM, "%s: cannot open:", path);
@@ -56,12 +57,14 @@ static struct grammar *parse_file(parser *parse_text, const char *path)
     return made;
 }
 
-/* A schema is an object, true or false; whatever begins otherwise names a file. */
+/* A schema is an object, true or false; anything else names a file, as true.json does. */
 static bool is_schema(const char *text)
 {
-    while (isspace((unsigned char)*text))
-        text++;
-    return *text == '{' || strncmp(text, "true", 4) == 0 || strncmp(text, "false", 5) == 0;
+    text += strspn(text, " \t\r\n");
+    size_t word = strspn(text, "truefals");
+    return *text == '{' || (text[word + strspn(text + word, " \t\r\n")] == 0 &&
+                            ((word == 4 && strncmp(text, "true", 4) == 0) ||
+                             (word == 5 && strncmp(text, "false", 5) == 0)));
 }
 
 static struct grammar *read_grammar(void)

@@ -251,6 +251,15 @@ for option in '-j rome.json' '--json-schema-file rome.json' '--json-schema {"con
     expect_status 0 generate $option "$prompt"
     grep -Eq '^ ?"Rome"$' out || fail "found $(brief out)"
 done
+cp rome.json true.json
+expect_status 0 generate -j true.json "$prompt"
+grep -Eq '^ ?"Rome"$' out || fail "found $(brief out)"
+expect_status 1 constrain -j ' false ' good
+expect_error "schema '#' matches no text"
+for option in --grammar --grammar-file -j --json-schema-file; do
+    expect_status 2 constrain $option '' good
+    expect_error '^constrain: expected a grammar, a schema or the name of a file, found an empty text'
+done
 
 begin "a hundred thousand values take seconds, not minutes"
 for value in '"name %d"' '%d'; do
