@@ -14,7 +14,7 @@ double score_perplexity(double logprob, uint64_t n)
 double score_bits_per_byte(double logprob, uint64_t n_bytes)
 {
     const double log_2 = 0x1.62e42fefa39efp-1;
-    return -logprob / ((double)n_bytes * log_2);
+    return (0 - logprob) / ((double)n_bytes * log_2); /* 0, not -0, of a text that is certain */
 }
 
 static struct score_sequence *sequence_of(struct score *score, const struct sequence *sequence)

@@ -107,6 +107,9 @@ near "$(tail -n 1 out | cut -f4)" -0.6931471805599453 1e-15 || fail "found '$(br
 stream toy 'tokens([1, 1])' 'logits([3, float("-inf")], position=0)'
 expect_status 0 score --total --tsv toy
 expect_match "${tab}-inf${tab}inf${tab}inf$"
+stream toy 'tokens([0, 0])' 'logits([3, float("-inf")], position=0)'
+expect_status 0 score --total --tsv toy
+expect_match "${tab}0${tab}1${tab}0$"
 begin "tokens may come after the logits, or before, or once more"
 stream late 'tokens([1])' 'logits([0, 0, 0, 0], position=0)' 'tokens([2], position=1)' 'logits([0, 0, 0, 0], position=1)' 'tokens([3], position=2)' 'logits([0, 0, 0, 0], position=2)'
 stream early 'tokens([1, 2, 3])' 'logits([0, 0, 0, 0], position=0)' 'logits([0, 0, 0, 0], position=1)' 'logits([0, 0, 0, 0], position=1)' 'logits([0, 0, 0, 0], position=2)'
