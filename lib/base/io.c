@@ -56,6 +56,8 @@ void write_full(int fd, const void *bytes, size_t size, const char *name)
 bool mapping_open(struct mapping *mapping, const char *path, struct error *error)
 {
     *mapping = (struct mapping){0};
+    if (!*path)
+        return error_set(error, STATUS_USAGE, "expected the name of a file to read, found an empty one");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return error_set(error, STATUS_SYSTEM, "%s: cannot open:", path);
@@ -175,7 +177,7 @@ void output_open(struct output *output, const char *path, bool binary, bool forc
 {
     *output = (struct output){.fd = 1, .name = "standard output"};
     if (path && !*path)
-        die(STATUS_USAGE, "expected the name of a file to write, found an empty one");
+        die(STATUS_USAGE, "--output: expected the name of a file to write, found an empty one");
     if (path && strcmp(path, "-") != 0) {
         struct stat status;
         bool exists = stat(path, &status) == 0;

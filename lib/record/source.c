@@ -117,6 +117,8 @@ bool source_open(struct source *s, const char *operand, struct error *error)
         s->fd = (int)number; /* the descriptor itself, so that closing it is seen */
         return true;
     }
+    if (!*operand)
+        return error_set(error, STATUS_USAGE, "expected the name of a file to read, found an empty one");
     if (stat(operand, &status))
         return error_set(error, STATUS_SYSTEM, "%s: cannot open:", operand);
     if (S_ISDIR(status.st_mode))

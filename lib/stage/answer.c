@@ -56,8 +56,9 @@ static void close_output(struct output *output)
 
 void answer_loop(const struct answerer *a, struct record_reader *reader, struct output *output)
 {
-    bool closed = false;
+    bool closed = false, asked = false;
     for (struct record record; reader_next(reader, &record);) {
+        asked |= record.type == RECORD_LOGITS || record.type == RECORD_END;
         if (closed && record.type == RECORD_LOGITS &&
             !reader_sequence(reader, record.sequence)->ended)
             reader_die(reader, STATUS_INPUT, "sequence %u begins after all others have ended",
@@ -68,6 +69,8 @@ void answer_loop(const struct answerer *a, struct record_reader *reader, struct 
             closed = true;
         }
     }
+    if (!asked)
+        reader_die(reader, STATUS_INPUT, "no logits in the input: there is nothing to choose from");
     a->finish(a->context);
     if (!closed)
         close_output(output);

@@ -36,7 +36,8 @@ struct answerer {
     void (*finish)(void *context);
 };
 /* Reads the stream to its end.  The output is closed as soon as all have ended, so that its reader
- * sees that and the loop ends; a sequence that begins after that is an error. */
+ * sees that and the loop ends; a sequence that begins after that is an error, as is an input
+ * without logits. */
 void answer_loop(const struct answerer *answerer, struct record_reader *reader,
                  struct output *output);
 

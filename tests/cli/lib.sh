@@ -147,6 +147,8 @@ check_input() {
     begin "$1: a missing file"
     expect_status 3 "$BIN/$1" no-such-file
     expect_error "^$1: no-such-file: cannot open: No such file"
+    expect_status 2 "$BIN/$1" ''
+    expect_error "^$1: expected the name of a file to read, found an empty one"
     begin "$1: a folder"
     expect_status 3 "$BIN/$1" .
     expect_error "^$1: \.: expected a record stream, found a directory"

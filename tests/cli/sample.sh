@@ -490,7 +490,15 @@ expect_error '^generate: -N 2 needs --temp'
 expect_status 2 generate -N 2 --temp 1 --trace x
 expect_error '^generate: --trace follows one sequence'
 
+begin "no logits and no END: an error, since nothing would come of it"
+stream told 'tokens([1, 2])'
+expect_status 1 sample told
+expect_error '^sample: told: no logits in the input'
+stream over 'tokens([1, 2])' 'end("length", position=2)'
+expect_status 0 sample over
 begin "wrong options"
+expect_status 2 sample -o '' good
+expect_error '^sample: --output: expected the name of a file to write, found an empty one'
 expect_status 2 sample --stop '' good
 expect_error '^sample: --stop: expected a text, found an empty one'
 expect_status 2 sample --temp -1 good
