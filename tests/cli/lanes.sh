@@ -88,6 +88,50 @@ expect_error "sequence 7: token 99999999 at position 1"
 expect_status 1 decode-step --stream many wrong
 expect_error "sequence 7: token 99999999 at position 1"
 
+begin "random streams of good records: an answer that can be read, or one line of message"
+cat >random_streams.py <<'EOF'
+import random, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+import stream as S
+
+random.seed(1)
+sequences = [0, 1, 2, 0xffffffff, 0xfffffffe]
+for n in range(60):
+    records, end = [S.model(eog=[4], n_context=random.choice([3, 8, 20]))] * (n % 3 > 0), {}
+    for _ in range(random.randrange(1, 40)):
+        s, kind = random.choice(sequences), random.random()
+        p = end.get(s, 0)
+        if kind < .35:
+            ids = [random.randrange(10) for _ in range(random.randrange(3))]
+            flags = random.choice([0, S.OPEN, S.OPEN | S.GENERATED, S.OPEN | S.GENERATED | S.HELD])
+            records.append(S.tokens(ids, position=random.choice([p, p, S.APPEND]), sequence=s, flags=flags))
+            end[s] = p + len(ids)
+        elif kind < .7:
+            values = random.choice([[0.0] * 10, [random.uniform(-5, 5) for _ in range(10)], [float("-inf")] * 9 + [1.0]])
+            records.append(S.logits(values, position=max(0, p - 1), sequence=s, flags=random.choice([S.OPEN, S.OPEN, 0])))
+        elif kind < .85:
+            source = random.choice(sequences)
+            end[s] = random.randrange(end.get(source, 0) + 1)
+            records.append(S.fork(source, end[s], sequence=s, stream=random.randrange(3), flags=random.choice([0, S.OPEN])))
+        else:
+            reason = random.choice(["eos", "dropped", "length"])
+            records.append(S.end(reason, sequence=s, position=p))
+            end[s] = 0 if reason == "dropped" else p
+    with open("random", "wb") as file:
+        file.write(b"".join(records))
+    for command in (["beam", "--beam-width", str(random.choice([1, 2, 50])), "-n", str(random.choice([0, 1, 3]))],
+                    ["beam", "-N", "3", "--stop", " a", "--early-stopping", "never"],
+                    ["sample", "-N", "3", "--temp", "1", "-n", str(random.choice([0, 1, 3]))], ["detok", "-0"], ["detok", "--json"]):
+        r = subprocess.run(command + ["random"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20)
+        if r.returncode not in (0, 1) or r.stderr.count(b"\n") != r.returncode:
+            sys.exit(f"stream {n}: {command}: status {r.returncode}, {r.stderr[:300]}")
+        if command[0] != "detok" and r.stdout:
+            shown = subprocess.run(["peek", "-"], input=r.stdout, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            if shown.returncode not in (0, 1) or b"cut off inside" in shown.stderr:
+                sys.exit(f"stream {n}: {command}: wrote what cannot be read: {shown.stderr[:300]}")
+EOF
+python3 -S random_streams.py "$TOP/tests/cli" 2>why || fail "$(brief why)"
+
 # ---- a thousand ----------------------------------------------------------------------------------------
 for i in $(seq 1000); do
     echo "There was a cat number $i. It"
