@@ -403,7 +403,8 @@ static void put_system(struct rendering *r, const struct chat_message *message)
         put_piece(r, " ");
     if (message)
         put_content(r, message, true);
-    put_piece(r, r->row->turn[CHAT_SYSTEM].after);
+    bool ends = r->preset && !message && r->row->preset.end;
+    put_piece(r, ends ? r->row->preset.end : r->row->turn[CHAT_SYSTEM].after);
 }
 
 /* Which message holds the system prompt, where that has no turn of its own; `first`: the first one

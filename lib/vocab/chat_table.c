@@ -30,17 +30,29 @@
 #define SYS_IN_USER {"<<SYS>>\n", "\n<</SYS>>\n\n"}
 #define LLAMA2_FLAGS (CHAT_TRIM_USER | CHAT_TRIM_ASSISTANT | CHAT_TRIM_JOINED | CHAT_SYSTEM_IN_FIRST)
 #define LLAMA2_PRESET {"elif true == true and not '<<SYS>>' in messages[0]['content'] %}" \
-                       "{% set loop_messages = messages %}{% set system_message = '", "' %}"}
+                       "{% set loop_messages = messages %}{% set system_message = '", "' %}", NULL}
 #define LLAMA3(x) "<|start_header_id|>" x "<|end_header_id|>\n\n"
+
+#define OLMO3_NOTE "You do not currently have access to any functions. <functions></functions><|im_end|>\n"
+#define OLMO3_NOTE_AFTER " " OLMO3_NOTE
 
 const struct chat_template chat_table[] = {
     {"phi4", {"<|im_start|>", "<|im_sep|>"}, {0}, "",
      EACH("<|im_start|>", "<|im_sep|>", "<|im_end|>"), {"<|im_start|>assistant<|im_sep|>"},
      CHAT_SYSTEM_ANYWHERE, "microsoft/phi-4", {0}},
+    /* Think's system prompts end with a note on functions, Instruct's default only. */
+    {"olmo3-think", {"<|im_start|>", "'" OLMO3_NOTE_AFTER "'"}, {0}, "",
+     {{"<|im_start|>system\n", OLMO3_NOTE_AFTER}, {"<|im_start|>user\n", "<|im_end|>\n"},
+      {"<|im_start|>assistant\n", "<|im_end|>\n"}}, {"<|im_start|>assistant\n<think>"},
+     CHAT_SYSTEM_ANYWHERE, "allenai/Olmo-3-7B-Think", {"<|im_start|>system\n", "<|im_end|>\n", "<|im_end|>\n"}},
+    {"olmo3", {"<|im_start|>", "'" OLMO3_NOTE "'"}, {0}, "",
+     EACH("<|im_start|>", "\n", "<|im_end|>\n"), {"<|im_start|>assistant\n"},
+     CHAT_SYSTEM_ANYWHERE, "allenai/Olmo-3-7B-Instruct",
+     {"<|im_start|>system\n", "' -}}{%- if tools is none", OLMO3_NOTE}},
     /* SmolVLM writes roles as words; SmolLM 3 computes its system turn. */
     {"chatml", {"<|im_start|>"}, {"<end_of_utterance>", "## Metadata"}, "",
      EACH("<|im_start|>", "\n", "<|im_end|>\n"),
-     {"<|im_start|>assistant\n<think>\n", "<|im_start|>assistant\n"},
+     {"<|im_start|>assistant\n<think>\n", "<|im_start|>assistant\n<think>", "<|im_start|>assistant\n"},
      CHAT_SYSTEM_ANYWHERE, "Qwen/Qwen2.5-7B-Instruct, teknium/OpenHermes-2.5-Mistral-7B, Qwen/QwQ-32B", {0}},
 
     {"mistral-v7", {"[INST] ", "[SYSTEM_PROMPT] "}, {0}, "",
@@ -49,7 +61,7 @@ const struct chat_template chat_table[] = {
     {"mistral-v7-tekken", {"[INST]", "[SYSTEM_PROMPT]"}, {0}, "",
      {{"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"}, {"[INST]", "[/INST]"}, {"", EOS}}, {""},
      CHAT_SYSTEM_ANYWHERE, "mistralai/Mistral-Small-3.1-24B-Instruct-2503",
-     {"set default_system_message = \"", "\" %}"}},
+     {"set default_system_message = \"", "\" %}", NULL}},
     {"mistral-v1", {"' [INST] '"}, {0}, "",
      {{"", "\n\n"}, {" [INST] ", " [/INST]"}, {" ", EOS}}, {""},
      CHAT_SYSTEM_IN_FIRST, "mistralai/Mistral-7B-Instruct-v0.2; mistralai/cookbook, chat_templates.md", {0}},
@@ -78,7 +90,7 @@ const struct chat_template chat_table[] = {
     {"phi4-mini", {"<|assistant|>", "<|end|>"}, {0}, "",
      EACH("<|", "|>", "<|end|>"), {"<|assistant|>"},
      CHAT_SYSTEM_AFTER_PRESET, "microsoft/Phi-4-mini-instruct, microsoft/Phi-4-mini-reasoning",
-     {"{{ '<|system|>", "' }}"}},
+     {"{{ '<|system|>", "' }}", NULL}},
     /* GLM 4.5 and later write thoughts. */
     {"glm4 chatglm4", {"[gMASK]<sop>"}, {"<think>"}, "[gMASK]<sop>",
      EACH("<|", "|>\n", ""), {"<|assistant|>\n", "<|assistant|>"},
@@ -122,7 +134,7 @@ const struct chat_template chat_table[] = {
     {"deepseek", {"### Instruction:", "### Response:", "<|EOT|>"}, {0}, "",
      {{"", ""}, {"### Instruction:\n", "\n"}, {"### Response:\n", "\n<|EOT|>\n"}}, {"### Response:\n"},
      0, "deepseek-ai/deepseek-coder-6.7b-instruct",
-     {"{%- if not ns.found -%}\n{{'", "'}}"}},
+     {"{%- if not ns.found -%}\n{{'", "'}}", NULL}},
     {"deepseek2", {"'Assistant: ' + message['content'] + eos_token"}, {0}, "",
      {{"", "\n\n"}, {"User: ", "\n\n"}, {"Assistant: ", EOS}}, {"Assistant:"},
      CHAT_SYSTEM_ANYWHERE, "deepseek-ai/DeepSeek-V2-Chat, deepseek-ai/deepseek-llm-7b-chat", {0}},
@@ -153,7 +165,7 @@ const struct chat_template chat_table[] = {
     /* Some releases of Granite 4 write a default, others only define it. */
     {"granite", {"<|start_of_role|>", "<|end_of_role|>' + ns.default_system_message + '"}, {0}, "",
      EACH("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>\n"), {"<|start_of_role|>assistant<|end_of_role|>"},
-     CHAT_SYSTEM_ANYWHERE, "ibm-granite/granite-4.0-h-tiny", {"set g4_default_system_message = '", "' %}"}},
+     CHAT_SYSTEM_ANYWHERE, "ibm-granite/granite-4.0-h-tiny", {"set g4_default_system_message = '", "' %}", NULL}},
     {"granite", {"<|start_of_role|>", "<|end_of_role|>"}, {0}, "",
      EACH("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>\n"), {"<|start_of_role|>assistant<|end_of_role|>"},
      CHAT_SYSTEM_ANYWHERE, "ibm-granite/granite-3.0-8b-instruct", {0}},

@@ -23,7 +23,7 @@ enum chat_flags {
     CHAT_SYSTEM_ALWAYS = 128,  /* a system turn is written even when there is no such message */
     CHAT_SYSTEM_AFTER_PRESET = 512, /* the default stays, before a system prompt and a space */
 };
-enum { CHAT_MARKS = 4, CHAT_PROMPTS = 2 };
+enum { CHAT_MARKS = 4, CHAT_PROMPTS = 3 };
 
 struct chat_template {
     const char *names;             /* for --template, separated by spaces */
@@ -38,9 +38,10 @@ struct chat_template {
     unsigned flags;
     const char *source; /* where the fact is from */
     /* What stands before and after a default system prompt in the model's template; without it,
-     * the pieces around a system turn. */
+     * the pieces around a system turn.  end: what is written after it, where that is not what
+     * comes after a system prompt of the conversation. */
     struct {
-        const char *before, *after;
+        const char *before, *after, *end;
     } preset;
 };
 extern const struct chat_template chat_table[];

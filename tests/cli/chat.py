@@ -181,6 +181,18 @@ PHI4_DEFAULT = by_role("'<|im_start|>system<|im_sep|>' + message['content'] + '<
                        "'<|im_start|>assistant<|im_sep|>' + message['content'] + '<|im_end|>'",
                        "{% if messages[0]['role'] != 'system' %}<|im_start|>system<|im_sep|>A default: <think> {Thought} </think> {Solution}.<|im_end|>{% endif %}"
                        ) + prompt("<|im_start|>assistant<|im_sep|>")
+NO_FUNCTIONS = "You do not currently have access to any functions. <functions></functions><|im_end|>\\n"
+OLMO3 = ("{%- set has_system = messages|selectattr('role', 'equalto', 'system')|list|length > 0 -%}{%- if not has_system -%}"
+         "{{- '<|im_start|>system\\nYou are a default. ' -}}{%- if tools is none or not tools -%}{{- '" + NO_FUNCTIONS + "' -}}{%- else -%}"
+         "{{- '<functions>' -}}{{- tools | tojson -}}{{- '</functions><|im_end|>\\n' -}}{%- endif -%}{%- endif -%}"
+         "{%- for message in messages -%}{{- '<|im_start|>' + message['role'] + '\\n' + message['content'] -}}{{- '<|im_end|>\\n' -}}{%- endfor -%}"
+         "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}")
+OLMO3_THINK = ("{% set has_system = messages|selectattr('role', 'equalto', 'system')|list|length > 0 %}{% if not has_system %}"
+               "{{ '<|im_start|>system\\nYou are a default.NOTE' }}{% endif %}{% for message in messages %}{% if message['role'] == 'system' %}"
+               "{{ '<|im_start|>system\\n' + message['content'] }}{% if message.get('functions', none) is not none %}"
+               "{{ ' <functions>' + message['functions'] + '</functions><|im_end|>\\n' }}{% else %}{{ ' " + NO_FUNCTIONS + "' }}{% endif %}"
+               "{% else %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endif %}"
+               "{% if loop.last and add_generation_prompt %}{{ '<|im_start|>assistant\\n<think>' }}{% endif %}{% endfor %}")
 GLM4 = ("[gMASK]<sop>{% for item in messages %}{% if item['content'] %}<|{{ item['role'] }}|>{{ item['metadata'] }}\n"
         "{{ item['content'] }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>NEWLINE{% endif %}")
 CHATGLM3 = ("{% for message in messages %}{% if loop.first %}[gMASK]sop{% endif %}<|{{ message['role'] }}|>\n {{ message['content'] }}"
@@ -200,6 +212,10 @@ CASES = [
     ("chatml", each("'<|im_start|>'+message['role']+'\\n'+message['content']+'<|im_end|>\\n'",
                     "{% if false %}{{'<|im_start|>system\\n'+x+'<|im_end|>\\n'}}{{'<|im_start|>system\\n' ~ x ~ '<|im_end|>\\n'}}{% endif %}")
      + prompt("<|im_start|>assistant\\n"), "own"),
+    ("olmo3", OLMO3, "own"),
+    ("olmo3-think", OLMO3_THINK.replace("NOTE", " " + NO_FUNCTIONS), "own"),
+    ("olmo3-think", OLMO3_THINK.replace("NOTE", "<|im_end|>\\n"), "own"),
+    ("chatml", QWEN3.replace("'<|im_start|>assistant\\n' }}", "'<|im_start|>assistant\\n<think>' }}"), "own"),
     ("chatml", QWEN3, "own"),
     ("chatml", QWEN3.replace("message.content.split('</think>')[-1]", "(message.content.split('</think>')|last)"), "own"),
     ("chatml", QWEN3.replace("'<|im_start|>assistant\\n' }}", "'<|im_start|>assistant\\n<think>\\n' }}"), "own"),
@@ -333,21 +349,22 @@ def check(number, name, template, how):
         expect(f"{what}: with a system prompt", text_of(tokenize([SYSTEM] + TURNS)), with_system(template, how))
     expect(f"{what}: thoughts", text_of(tokenize(THINKING)), render(template, THINKING))
     expect(f"{what}: the same by its name", text_of(tokenize(TURNS[2:], "--template", name)).replace(BOS_TOKEN, "", 1).strip(),
-           by_name(template))
+           by_name(name, template))
     # Nothing that the user writes is a special token: as many of them as without it.
     evil = [{"role": "user", "content": "a" + "".join(SPECIAL + DEFINED[:3]) + render(template, TURNS) + "b"}]
     expect(f"{what}: injection", specials(tokenize(evil, "--ids")), specials(tokenize([{"role": "user", "content": "a b"}], "--ids")))
 
 
-def by_name(template):
+def by_name(name, template):
     """The last turn, without default system prompts, and without what only a model's own template says."""
     text = render(template, [{"role": "system", "content": "S"}] + TURNS[2:]) if "default" in template else render(template, TURNS[2:])
-    for before, after in (("<|im_start|>system\n", "<|im_end|>\n"), ("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"), ("<|role_start|>system<|role_end|>", "<|turn_end|>"),
+    for before, after in (("<|im_start|>system\n", " " + NO_FUNCTIONS.replace("\\n", "\n")), ("<|im_start|>system\n", "<|im_end|>\n"), ("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"), ("<|role_start|>system<|role_end|>", "<|turn_end|>"),
                           ("<|im_system|>system<|im_middle|>", "<|im_end|>"), ("<|start_of_role|>system<|end_of_role|>", "<|end_of_text|>\n"),
                           ("<|im_start|>system<|im_sep|>", "<|im_end|>"), ("<|system|>You are a default. ", "<|end|>")):
         text = text.replace(before + "S" + after, "")
     text = text.replace("[|system|][|endofturn|]\n", "").replace(BOS_TOKEN, "", 1).replace("S### Inst", "### Inst")
-    return text.replace("<|endoftext|>", EOS_TOKEN).strip().removesuffix("<think>").strip()
+    text = text.replace("<|endoftext|>", EOS_TOKEN).strip()
+    return text if name == "olmo3-think" else text.removesuffix("<think>").strip()
 
 
 def specials(run):
