@@ -84,15 +84,42 @@ static struct piece any_text(struct regex *r)
 
 /* ---- characters ---------------------------------------------------------------------------- */
 
-/* \d, \w, \s and their opposites. */
-static bool add_named(struct code_points *set, uint8_t name)
+/* Where ten decimal digits begin that are not ASCII (general category Nd of Unicode 14.0.0). */
+static const uint32_t other_digits[] = {
+    0x660,   0x6f0,   0x7c0,   0x966,   0x9e6,   0xa66,   0xae6,   0xb66,   0xbe6,   0xc66,
+    0xce6,   0xd66,   0xde6,   0xe50,   0xed0,   0xf20,   0x1040,  0x1090,  0x17e0,  0x1810,
+    0x1946,  0x19d0,  0x1a80,  0x1a90,  0x1b50,  0x1bb0,  0x1c40,  0x1c50,  0xa620,  0xa8d0,
+    0xa900,  0xa9d0,  0xa9f0,  0xaa50,  0xabf0,  0xff10,  0x104a0, 0x10d30, 0x11066, 0x110f0,
+    0x11136, 0x111d0, 0x112f0, 0x11450, 0x114d0, 0x11650, 0x116c0, 0x11730, 0x118e0, 0x11950,
+    0x11c50, 0x11d50, 0x11da0, 0x16a60, 0x16ac0, 0x16b50, 0x1d7ce, 0x1d7d8, 0x1d7e2, 0x1d7ec,
+    0x1d7f6, 0x1e140, 0x1e2f0, 0x1e950, 0x1fbf0,
+};
+
+/* What \d, \w and \s mean in ECMA-262 and what engines that look at Unicode take them for differ.
+ * Those characters are disputed: whoever validates a text may see them otherwise, so neither the
+ * name nor its opposite makes them. */
+static void add_disputed(struct code_points *set, uint8_t name)
+{
+    if (name == 'w')
+        code_points_add(set, 0x80, MAX_CODE_POINT);
+    for (size_t i = 0; name == 'd' && i < sizeof other_digits / sizeof *other_digits; i++)
+        code_points_add(set, other_digits[i], other_digits[i] + 9);
+    if (name == 's') {
+        code_points_add(set, 0x1c, 0x1f);
+        code_points_add(set, 0x85, 0x85);
+        code_points_add(set, 0xfeff, 0xfeff);
+    }
+}
+
+/* \d, \w, \s and their opposites; with what is disputed where the set will be taken away. */
+static bool add_named(struct code_points *set, uint8_t name, bool taken_away)
 {
     static const struct code_range digits[] = {{'0', '9'}},
                                    words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
-                                   spaces[] = {{9, 13},          {' ', ' '},       {0xa0, 0xa0},
-                                               {0x1680, 0x1680}, {0x2000, 0x200a}, {0x2028, 0x2029},
-                                               {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000},
-                                               {0xfeff, 0xfeff}};
+                                   spaces[] = {
+                                       {9, 13},          {' ', ' '},       {0xa0, 0xa0},
+                                       {0x1680, 0x1680}, {0x2000, 0x200a}, {0x2028, 0x2029},
+                                       {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}};
     uint8_t lower = name | 0x20;
     const struct code_range *range = lower == 'd'   ? digits
                                      : lower == 'w' ? words
@@ -104,6 +131,8 @@ static bool add_named(struct code_points *set, uint8_t name)
         return false;
     for (size_t i = 0; i < n; i++)
         code_points_add(&own, range[i].low, range[i].high);
+    if ((name == lower) == taken_away)
+        add_disputed(&own, lower);
     if (name != lower)
         code_points_negate(&own);
     for (size_t i = 0; i < own.n; i++)
@@ -187,7 +216,7 @@ static bool parse_class(struct regex *r, struct code_points *set)
     while (!accept(r, "]")) {
         if (r->at == r->end)
             return fail(r, "a class in brackets does not end");
-        if (looking_at(r, "\\") && r->at + 1 < r->end && add_named(set, r->at[1])) {
+        if (looking_at(r, "\\") && r->at + 1 < r->end && add_named(set, r->at[1], negated)) {
             r->at += 2;
             continue;
         }
@@ -221,10 +250,10 @@ static bool parse_group(struct regex *r, struct piece *all)
     if (accept(r, "?")) {
         if (looking_at(r, "=") || looking_at(r, "!") || looking_at(r, "<=") || looking_at(r, "<!"))
             return fail(r, "looking ahead or behind is not supported");
-        if (accept(r, "<"))
-            while (r->at < r->end && *r->at != '>')
-                r->at++;
-        if (!accept(r, ":") && !accept(r, ">"))
+        bool named = accept(r, "<");
+        while (named && r->at < r->end && *r->at != '>')
+            r->at++;
+        if (!accept(r, named ? ">" : ":"))
             return fail(r, "this kind of group is not supported");
     }
     if (!parse_alternatives(r, all, false))
@@ -256,7 +285,7 @@ static bool parse_atom(struct regex *r, struct piece *one)
     } else if (looking_at(r, "*") || looking_at(r, "+") || looking_at(r, "?") ||
                looking_at(r, "{")) {
         return fail(r, "there is nothing before '%c' that it could repeat", *r->at);
-    } else if (looking_at(r, "\\") && r->at + 1 < r->end && add_named(&set, r->at[1])) {
+    } else if (looking_at(r, "\\") && r->at + 1 < r->end && add_named(&set, r->at[1], false)) {
         r->at += 2;
     } else {
         ok = parse_code(r, &code);
