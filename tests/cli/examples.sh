@@ -31,21 +31,21 @@ expect_text out 'prefill > s0' 'sample s0 > t1' 'decode-step s0 t1 > s1' 'sample
     'record 1: MODEL' '6 positions cached'
 
 tests fifo-loop.sh
-expect_status 0 timeout 20 sh "$examples/fifo-loop.sh"
+expect_status 0 timeout 300 sh "$examples/fifo-loop.sh"
 expect_no_error
 expect_output ' Paris.'
 begin "fifo-loop.sh: another prompt, as by generate"
-expect_status 0 timeout 20 sh "$examples/fifo-loop.sh" 'Once upon a time'
+expect_status 0 timeout 300 sh "$examples/fifo-loop.sh" 'Once upon a time'
 cp out loop
 expect_status 0 sh -c '"$BIN/generate" -n 50 "Once upon a time"; echo'
 expect_same loop out
 begin "fifo-loop.sh: without a model all end, and it fails"
-UNROLL_MODEL=/no/such/model timeout 20 sh "$examples/fifo-loop.sh" >out 2>err </dev/null
+UNROLL_MODEL=/no/such/model timeout 300 sh "$examples/fifo-loop.sh" >out 2>err </dev/null
 found=$?
 [ $found -ne 0 ] && [ $found -ne 124 ] || fail "status $found"
 
 tests fork.sh
-expect_status 0 timeout 60 sh "$examples/fork.sh"
+expect_status 0 timeout 300 sh "$examples/fork.sh"
 expect_no_error
 cp out first
 awk '/^the state:/ { kb = $5 } /^in all/ { seen = $3; share = $4 }
@@ -53,7 +53,7 @@ awk '/^the state:/ { kb = $5 } /^in all/ { seen = $3; share = $4 }
     fail "the state is not in memory once: $(grep -E '^the state|^in all' first | tr '\n' '|')"
 [ "$(grep '^seed' first | sort -u -t : -k 2 | wc -l)" -ge 4 ] || fail "the seeds give the same text"
 begin "fork.sh: the same again"
-expect_status 0 timeout 60 sh "$examples/fork.sh"
+expect_status 0 timeout 300 sh "$examples/fork.sh"
 grep '^seed' first >want
 grep '^seed' out >got
 expect_same want got
@@ -68,7 +68,7 @@ expect_text out 'nothing; after: 5 positions' 'Step 1.' '" Paris"' '5 positions'
 
 if command -v gnuplot >/dev/null; then
     tests plot-costs.sh
-    expect_status 0 timeout 120 sh "$examples/plot-costs.sh" costs.svg 60
+    expect_status 0 timeout 300 sh "$examples/plot-costs.sh" costs.svg 60
     expect_match '^costs.svg: prefill of [0-9]+ tokens [0-9.]+ ms; ITL p50 [0-9.]+ ms'
     grep -q '</svg>' costs.svg || fail "costs.svg is not a whole picture"
     begin "plot-costs.sh: a name it cannot draw to"
@@ -82,7 +82,7 @@ fi
 
 tests mpi-prefill.sh
 if command -v mpirun >/dev/null && [ -x "$BIN/../libexec/unroll/prefill-mpi" ]; then
-    expect_status 0 env ASAN_OPTIONS=detect_leaks=0 timeout 120 sh "$examples/mpi-prefill.sh" 3
+    expect_status 0 env ASAN_OPTIONS=detect_leaks=0 timeout 300 sh "$examples/mpi-prefill.sh" 3
     expect_match '^3 ranks and one process: the same [0-9]+ kB$'
     grep -q 'rank 2 on .* positions; compute' err || fail "found '$(brief err)'"
 else

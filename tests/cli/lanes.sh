@@ -122,7 +122,7 @@ for n in range(60):
     for command in (["beam", "--beam-width", str(random.choice([1, 2, 50])), "-n", str(random.choice([0, 1, 3]))],
                     ["beam", "-N", "3", "--stop", " a", "--early-stopping", "never"],
                     ["sample", "-N", "3", "--temp", "1", "-n", str(random.choice([0, 1, 3]))], ["detok", "-0"], ["detok", "--json"]):
-        r = subprocess.run(command + ["random"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20)
+        r = subprocess.run(command + ["random"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
         if r.returncode not in (0, 1) or r.stderr.count(b"\n") != r.returncode:
             sys.exit(f"stream {n}: {command}: status {r.returncode}, {r.stderr[:300]}")
         if command[0] != "detok" and r.stdout:
@@ -137,32 +137,32 @@ for i in $(seq 1000); do
     echo "There was a cat number $i. It"
 done >thousand
 begin "a thousand sequences in generate"
-expect_status 0 timeout 60 generate --lines -f thousand -n 12 -0
+expect_status 0 timeout 300 generate --lines -f thousand -n 12 -0
 mv out texts
 [ "$(tr -dc '\0' <texts | wc -c)" -eq 1000 ] || fail "not a thousand texts"
 for i in 1 317 1000; do
     generate -n 12 "There was a cat number $i. It" >alone
     tail -z -n +$i texts | head -z -n 1 | tr -d '\0' | cmp -s - alone || fail "line $i is not what it is alone"
 done
-timeout 60 generate --lines -f thousand -n 12 -0 --echo -v >echoed 2>err || fail "--echo: status $?"
+timeout 300 generate --lines -f thousand -n 12 -0 --echo -v >echoed 2>err || fail "--echo: status $?"
 grep -q '1000 sequences: .*finish reason: .*length' err || fail "said $(tail -3 err)"
 tr '\0' '\n' <echoed | head -1000 | cut -c 1-20 | grep -vc '^There was a cat numb' | grep -q '^0$' || fail "not every prompt is there"
 begin "a thousand sequences in the FIFO loop"
 mkfifo back
-timeout 60 sh -c '{ if tokenize --lines -f thousand | prefill; then cat back; else : <back; fi; } |
+timeout 300 sh -c '{ if tokenize --lines -f thousand | prefill; then cat back; else : <back; fi; } |
     decode-step --stream | sample -n 12 | tee back | detok -0' >out || fail "status $?"
 expect_same out texts
 begin "a thousand sequences where the state is an operand and the way back another"
 tokenize --lines -f thousand | prefill >state
-timeout 60 sh -c 'decode-step --stream state back | sample -n 12 | tee back | detok -0' >out || fail "status $?"
+timeout 300 sh -c 'decode-step --stream state back | sample -n 12 | tee back | detok -0' >out || fail "status $?"
 expect_same out texts
 begin "a thousand continuations of one, and two of each of a thousand"
-timeout 60 generate -N 1000 --temp 1.3 -n 12 -0 'Once upon a time' >out || fail "status $?"
+timeout 300 generate -N 1000 --temp 1.3 -n 12 -0 'Once upon a time' >out || fail "status $?"
 [ "$(tr -dc '\0' <out | wc -c)" -eq 1000 ] || fail "not a thousand texts"
 [ "$(tr '\0' '\n' <out | sort -u | wc -l)" -gt 500 ] || fail "not many different texts"
 rm back && mkfifo back
-timeout 60 sh -c 'decode-step --stream state back | sample -n 12 -N 2 --temp 1 | tee back | detok -0' >out || fail "status $?"
-timeout 60 generate --lines -f thousand -N 2 --temp 1 -n 12 -0 >texts || fail "status $?"
+timeout 300 sh -c 'decode-step --stream state back | sample -n 12 -N 2 --temp 1 | tee back | detok -0' >out || fail "status $?"
+timeout 300 generate --lines -f thousand -N 2 --temp 1 -n 12 -0 >texts || fail "status $?"
 expect_same out texts
 
 # ---- memory ----------------------------------------------------------------------------------------------

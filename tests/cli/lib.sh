@@ -190,3 +190,11 @@ check_output() {
     [ "$(cat status)" = 141 ] || fail "status $(cat status), expected 141"
     expect_no_error
 }
+
+# For the writer of a FIFO: keeps it open until a file is there, at most two minutes; then the file gave-up is there, too.
+hold_until() {
+    rm -f gave-up
+    n=0
+    while [ ! -e "$1" ] && [ $n -lt 1200 ]; do sleep 0.1; n=$((n + 1)); done
+    [ -e "$1" ] || : >gave-up
+}

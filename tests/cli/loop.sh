@@ -196,7 +196,7 @@ for stage in tokenize prefill decode-step sample detok; do
     rm -f out
     bin/generate --ignore-eos --no-cache "$prompt" >out 2>err &
     n=0
-    while [ ! -s out ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n + 1)); done
+    while [ ! -s out ] && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done
     pkill -KILL -f "$PWD/bin/$stage"
     wait $!
     status=$?
@@ -211,7 +211,7 @@ for signal in INT TERM HUP; do
     rm -f out
     (cd clean && exec setsid env --default-signal=INT ../bin/generate --ignore-eos --no-cache --save state "$prompt" >../out 2>../err) &
     n=0
-    while [ ! -s out ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n + 1)); done
+    while [ ! -s out ] && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done
     pkill -$signal -f "^../bin/generate --ignore" || fail "not running"
     wait $!
     gone
@@ -236,10 +236,10 @@ for victim in decode-step sample tee detok; do
         echo "${PIPESTATUS[@]}" >statuses' "$prompt" 2>err &
     leader=$!
     n=0
-    while [ ! -s text ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n + 1)); done
+    while [ ! -s text ] && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done
     pkill -KILL -s $leader -x $victim || fail "not running"
     n=0
-    while [ "$(pgrep -s $leader | wc -l)" -gt 0 ] && [ $n -lt 20 ]; do sleep 0.1; n=$((n + 1)); done
+    while [ "$(pgrep -s $leader | wc -l)" -gt 0 ] && [ $n -lt 100 ]; do sleep 0.1; n=$((n + 1)); done
     [ "$(pgrep -s $leader | wc -l)" -eq 0 ] || { fail "left: $(pgrep -a -s $leader | tr '\n' '|')"; pkill -KILL -s $leader; }
     wait $leader
     case " $(cat statuses) " in
@@ -254,7 +254,7 @@ for broken in tokenize prefill; do
     mkdir -p sick
     printf '#!/bin/sh\nexit 1\n' >sick/$broken
     chmod +x sick/$broken
-    PATH=$PWD/sick:$PATH timeout 5 sh -c '{ if tokenize -- "$0" | prefill; then cat back; else : <back; fi; } |
+    PATH=$PWD/sick:$PATH timeout 300 sh -c '{ if tokenize -- "$0" | prefill; then cat back; else : <back; fi; } |
         decode-step --stream | sample --ignore-eos | tee back | detok' "$prompt" >out 2>err
     [ $? -eq 1 ] || fail "status is not 1"
     [ -s err ] || fail "no message"
