@@ -55,8 +55,8 @@ int main(int argc, char **argv)
         naming_open(&naming, "stop");
     struct searches *searches = searches_new(&search, reader, &writer);
 
-    answer_loop(&(struct answerer){searches, searches_take, searches_ended, searches_finish}, reader,
-                &output);
+    answer_loop(&(struct answerer){searches, searches_take, searches_ended, searches_finish},
+                reader, &output);
     searches_free(searches);
     naming_close(&naming);
     reader_close(reader);

@@ -46,7 +46,8 @@ static struct grammar *parse_file(parser *parse_text, const char *path)
 {
     size_t length;
     if (!*path)
-        die(STATUS_USAGE, "expected a grammar, a schema or the name of a file, found an empty text");
+        die(STATUS_USAGE,
+            "expected a grammar, a schema or the name of a file, found an empty text");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         die(STATUS_SYSTEM, "%s: cannot open:", path);

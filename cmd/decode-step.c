@@ -1,5 +1,5 @@
-/* decode-step: one forward pass for each new token.  A state and tokens in, the state that follows out;
- * with --stream the loop's half that holds the model: chosen tokens in, logits out. */
+/* decode-step: one forward pass for each new token.  A state and tokens in, the state that follows
+ * out; with --stream the loop's half that holds the model: chosen tokens in, logits out. */
 #include "options.h"
 #include "stage/decode.h"
 #include "stage/stage.h"
@@ -27,7 +27,8 @@ static const struct option_spec options[] = {
     {0},
 };
 static const struct program program = {"[STREAM ...]",
-                                       "One forward pass per new token: a state and tokens in, a state out; with --stream tokens and logits.",
+                                       "One forward pass per new token: a state and tokens in, a "
+                                       "state out; with --stream tokens and logits.",
                                        options};
 
 /* Writes all lanes, some of them at a time evaluated first where they are not, as a state. */

@@ -129,7 +129,8 @@ static void add_list(struct json *line, const char *name, uint32_t begin, uint32
 static void add_logprobs(struct json *line, uint32_t sequence, uint32_t position, uint32_t id)
 {
     const struct logprobs *l = &logprobs.found;
-    if (!logprobs.waiting || logprobs.sequence != sequence || logprobs.position != position || l->id != id)
+    if (!logprobs.waiting || logprobs.sequence != sequence || logprobs.position != position ||
+        l->id != id)
         return;
     logprobs.waiting = false;
     if (l->has_raw) {
@@ -149,7 +150,8 @@ static void print_line(struct json *line)
     json_free(line);
 }
 
-static void print_token(const struct sequence *sequence, uint32_t at, const char *bytes, size_t length)
+static void print_token(const struct sequence *sequence, uint32_t at, const char *bytes,
+                        size_t length)
 {
     struct json line = {0};
     uint32_t id = sequence->tokens[at];
@@ -157,7 +159,8 @@ static void print_token(const struct sequence *sequence, uint32_t at, const char
     add_member(&line, ",\"position\":", sequence->first + at);
     add_member(&line, ",\"id\":", id);
     add_text(&line, bytes, length);
-    json_add(&line, sequence->flags[at] & RECORD_GENERATED ? ",\"generated\":true" : ",\"generated\":false");
+    json_add(&line, sequence->flags[at] & RECORD_GENERATED ? ",\"generated\":true"
+                                                           : ",\"generated\":false");
     if (sequence->flags[at] & RECORD_HELD)
         json_add(&line, ",\"held\":true");
     add_logprobs(&line, sequence->id, sequence->first + at, id);
@@ -173,13 +176,15 @@ static void print_fork(const struct record *record)
     print_line(&line);
 }
 
-/* The end of a sequence's text, all of which is ready; `end` NULL: the input ended, the text did not. */
+/* The end of a sequence's text, all of which is ready; `end` NULL: the input ended, the text did
+ * not. */
 static void print_end(struct passage *passage, uint32_t sequence, const struct end *end)
 {
     struct json line = {0};
     const uint8_t *bytes;
     size_t length = text_flow_take(&passage->flow, &bytes);
-    passage->whole.text = grow(passage->whole.text, &passage->whole.capacity, passage->whole.length + length, 1);
+    passage->whole.text =
+        grow(passage->whole.text, &passage->whole.capacity, passage->whole.length + length, 1);
     if (length)
         memcpy(passage->whole.text + passage->whole.length, bytes, length);
     passage->whole.length += length;
@@ -210,8 +215,8 @@ static void print_end(struct passage *passage, uint32_t sequence, const struct e
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
-/* Brings the flow up to date with the reader's tokens; `told`: with a line for each.  The space that the tokenizer put
- * before a text goes, but only where the text begins in this stream. */
+/* Brings the flow up to date with the reader's tokens; `told`: with a line for each.  The space
+ * that the tokenizer put before a text goes, but only where the text begins in this stream. */
 static void add_tokens(struct passage *passage, const struct sequence *sequence, bool told)
 {
     const struct vocab_facts *facts = vocab_facts_of(vocab);
@@ -224,7 +229,8 @@ static void add_tokens(struct passage *passage, const struct sequence *sequence,
         if (begins && strips && length && bytes[0] == ' ')
             bytes++, length--;
         passage->first &= !begins;
-        text_flow_add(&passage->flow, bytes, length, sequence->flags[passage->n_tokens] & RECORD_HELD);
+        text_flow_add(&passage->flow, bytes, length,
+                      sequence->flags[passage->n_tokens] & RECORD_HELD);
         if (told)
             print_token(sequence, (uint32_t)passage->n_tokens, bytes, length);
     }
@@ -338,8 +344,10 @@ static void check_vocabulary(const struct record *record)
     uint32_t found = record->binding ? record->binding : facts ? facts->vocabulary_fingerprint : 0;
     uint32_t expected = vocab_facts_of(vocab)->fingerprint;
     if (found && found != expected)
-        reader_die(reader, STATUS_INPUT, "made with vocabulary %08x%s%s%s, but that of '%s' is %08x (-m names the model)", found,
-                   facts ? " (model '" : "", facts ? facts->name : "", facts ? "')" : "", model, expected);
+        reader_die(reader, STATUS_INPUT,
+                   "made with vocabulary %08x%s%s%s, but that of '%s' is %08x (-m names the model)",
+                   found, facts ? " (model '" : "", facts ? facts->name : "", facts ? "')" : "",
+                   model, expected);
 }
 
 static size_t source_of(const struct record *record)
@@ -392,7 +400,8 @@ int main(int argc, char **argv)
         die_error(&error);
 
     for (struct record record; reader_next(reader, &record);) {
-        bool text = record.type == RECORD_TOKENS || record.type == RECORD_FORK || record.type == RECORD_END;
+        bool text =
+            record.type == RECORD_TOKENS || record.type == RECORD_FORK || record.type == RECORD_END;
         if (text && (only < 0 || record.sequence == only))
             show(&record);
         else if (json && record.type == RECORD_LOGPROBS)

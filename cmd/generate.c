@@ -1,6 +1,6 @@
-/* generate: text in, text out.  Starts tokenize, prefill, decode-step, sample and detok, and between them the filters that
- * its options ask for; wires them into the loop, and keeps one end of it in hand: what sample answers goes back to
- * decode-step and on to detok. */
+/* generate: text in, text out.  Starts tokenize, prefill, decode-step, sample and detok, and
+ * between them the filters that its options ask for; wires them into the loop, and keeps one end of
+ * it in hand: what sample answers goes back to decode-step and on to detok. */
 #include "options.h"
 #include "stage/answer.h"
 #include "stage/pipeline.h"
@@ -99,9 +99,11 @@ static const struct option_spec options[] = {
     ROW_VERBOSE(&verbose, TO_MODEL | TO_SELECT),
     {0},
 };
-static const struct program program = {"[TEXT ... | -]", "Continue a text: the whole loop, closed.", options};
+static const struct program program = {"[TEXT ... | -]", "Continue a text: the whole loop, closed.",
+                                       options};
 
-/* A stage's arguments: argv[0] is filled in later; room for every option and a few words of ours. */
+/* A stage's arguments: argv[0] is filled in later; room for every option and a few words of ours.
+ */
 struct arguments {
     const char **word;
     size_t n;
@@ -112,7 +114,8 @@ struct arguments {
 enum link {
     TO_INPUT,   /* of the next stage */
     TO_OPERAND, /* the same, as an operand: the next stage gets the answers, too, as another one */
-    TO_TAP,     /* the same as the first, by way of our hands where somebody wants to see the questions */
+    TO_TAP, /* the same as the first, by way of our hands where somebody wants to see the questions
+             */
     TO_ANSWERS, /* back to the stage with the operand, and on to the next stage */
     TO_OUTPUT,  /* ours */
 };
@@ -158,9 +161,11 @@ static struct arguments arguments_for(unsigned stage, const struct given *given,
     for (size_t i = 0; i < n_given; i++) {
         if (!(given[i].option->forward & stage))
             continue;
-        size_t size = strlen(given[i].option->name) + (given[i].value ? strlen(given[i].value) : 0) + 4;
+        size_t size =
+            strlen(given[i].option->name) + (given[i].value ? strlen(given[i].value) : 0) + 4;
         char *word = allocate(size, 1);
-        snprintf(word, size, "--%s%s%s", given[i].option->name, given[i].value ? "=" : "", given[i].value ? given[i].value : "");
+        snprintf(word, size, "--%s%s%s", given[i].option->name, given[i].value ? "=" : "",
+                 given[i].value ? given[i].value : "");
         add(&a, word);
         a.n_options++;
     }
@@ -200,18 +205,22 @@ static void refuse_draws(const struct given *given, size_t n_given)
                 given[i].option->name);
 }
 
-/* Our standard input is the text and our standard output the continuation: neither is a state too. */
+/* Our standard input is the text and our standard output the continuation: neither is a state too.
+ */
 static void refuse_streams(const struct given *given, size_t n_given)
 {
-    static const char *const options_of_files[] = {"state", "reuse", "save", "model", "grammar-file", "json-schema-file"};
+    static const char *const options_of_files[] = {"state", "reuse",        "save",
+                                                   "model", "grammar-file", "json-schema-file"};
     for (size_t i = 0; i < n_given; i++)
         for (size_t k = 0; k < sizeof options_of_files / sizeof *options_of_files; k++)
             if (strcmp(given[i].option->name, options_of_files[k]) == 0 &&
                 (strcmp(given[i].value, "-") == 0 || strncmp(given[i].value, "/dev/std", 8) == 0))
-                die(STATUS_USAGE, "--%s: expected the name of a file, found '%s'", given[i].option->name, given[i].value);
+                die(STATUS_USAGE, "--%s: expected the name of a file, found '%s'",
+                    given[i].option->name, given[i].value);
 }
 
-/* Where the text comes from: the words that tokenize gets, and whether it reads our standard input. */
+/* Where the text comes from: the words that tokenize gets, and whether it reads our standard input.
+ */
 static bool text_arguments(struct arguments *a, char **operands, int n)
 {
     bool dash = n == 1 && strcmp(operands[0], "-") == 0, any = prompt || file || n > 0 || user;
@@ -224,7 +233,8 @@ static bool text_arguments(struct arguments *a, char **operands, int n)
     if (!any && isatty(0) && !state)
         die(STATUS_USAGE, "no text: give it as an argument, by -f FILE, or on standard input");
     if (dash && isatty(0))
-        die(STATUS_USAGE, "standard input is a terminal: give the text as an argument or by -f FILE");
+        die(STATUS_USAGE,
+            "standard input is a terminal: give the text as an argument or by -f FILE");
     if (file) {
         add(a, "-f");
         add(a, file);
@@ -243,10 +253,14 @@ static bool text_arguments(struct arguments *a, char **operands, int n)
 static void check_chat(void)
 {
     if (!chat && (system_prompt || user || template))
-        die(STATUS_USAGE, "--%s needs --chat", system_prompt ? "system" : user ? "user" : "template");
+        die(STATUS_USAGE, "--%s needs --chat",
+            system_prompt ? "system"
+            : user        ? "user"
+                          : "template");
     if (chat && state)
-        die(STATUS_USAGE, "--chat writes a conversation from its beginning, --state goes on with a text: "
-                          "to spare the work of the beginning, give --reuse");
+        die(STATUS_USAGE,
+            "--chat writes a conversation from its beginning, --state goes on with a text: "
+            "to spare the work of the beginning, give --reuse");
 }
 
 /* What passes through our hands: questions only where somebody wants to see them. */
@@ -314,7 +328,8 @@ static struct vocab *open_vocabulary(struct gguf **gguf)
     return vocab;
 }
 
-/* Starts the stages that are used, each joined to the next; what passes through our hands is told to the relays. */
+/* Starts the stages that are used, each joined to the next; what passes through our hands is told
+ * to the relays. */
 static void start_stages(struct pipeline *pipeline, struct tap *tap, bool reads_input, bool watched)
 {
     int back[2], in = reads_input ? 0 : pipeline_null(), operand = -1, answers = -1;
@@ -341,8 +356,11 @@ static void start_stages(struct pipeline *pipeline, struct tap *tap, bool reads_
             in = pipeline_null();
         } else if (stage->link == TO_TAP && watched) {
             pipeline_pipe(tapped);
-            tap->relay[0] = (struct relay){.in = next[0], .bounded = true, .out = {{.fd = tapped[1]}, {.fd = -1}},
-                                           .see = see_question, .context = tap};
+            tap->relay[0] = (struct relay){.in = next[0],
+                                           .bounded = true,
+                                           .out = {{.fd = tapped[1]}, {.fd = -1}},
+                                           .see = see_question,
+                                           .context = tap};
             in = tapped[0];
         } else if (stage->link == TO_ANSWERS) {
             pipeline_pipe(tapped);
@@ -356,8 +374,8 @@ static void start_stages(struct pipeline *pipeline, struct tap *tap, bool reads_
     }
 }
 
-/* An answer ends with a token; where the vocabulary has none that ends a turn of this template, sample looks for
- * its text. */
+/* An answer ends with a token; where the vocabulary has none that ends a turn of this template,
+ * sample looks for its text. */
 static void stop_at_turn(struct arguments *a)
 {
     static char *text; /* as long as the arguments */
@@ -402,7 +420,8 @@ int main(int argc, char **argv)
         add(&stage_of(TO_PREFILL)->words, "-");
     }
 
-    struct tap tap = {.report.begin = seconds_now(), .relay = {{.in = -1, .out = {{.fd = -1}, {.fd = -1}}}}};
+    struct tap tap = {.report.begin = seconds_now(),
+                      .relay = {{.in = -1, .out = {{.fd = -1}, {.fd = -1}}}}};
     FILE *trace_file = !trace ? NULL : *trace ? fopen(trace, "we") : stderr;
     if (trace && !trace_file)
         die(STATUS_SYSTEM, "%s: cannot open for writing:", trace);

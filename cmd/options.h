@@ -1,13 +1,23 @@
-/* Rows of option tables that several programs share, so that an option has one name, one range and one
- * line of help everywhere.  `target` is where the value goes (NULL: it is only checked), `forward` the
- * stages that `generate` hands it to. */
+/* Rows of option tables that several programs share, so that an option has one name, one range and
+ * one line of help everywhere.  `target` is where the value goes (NULL: it is only checked),
+ * `forward` the stages that `generate` hands it to. */
 #ifndef UNROLL_OPTIONS_H
 #define UNROLL_OPTIONS_H
 
 #include "base/base.h"
 
-enum stage_bits { TO_TOKENIZE = 1, TO_PREFILL = 2, TO_DECODE = 4, TO_SAMPLE = 8, TO_DETOK = 16, TO_PENALIZE = 32, TO_CONSTRAIN = 64, TO_BEAM = 128 };
+enum stage_bits {
+    TO_TOKENIZE = 1,
+    TO_PREFILL = 2,
+    TO_DECODE = 4,
+    TO_SAMPLE = 8,
+    TO_DETOK = 16,
+    TO_PENALIZE = 32,
+    TO_CONSTRAIN = 64,
+    TO_BEAM = 128
+};
 
+/* clang-format off */
 #define ROW_MODEL(target, forward)                                                                           \
     {'m', "model", "FILE", OPTION_TEXT, target, 0, 0, "GGUF model (default: $UNROLL_MODEL, else the small model)", forward}
 #define ROW_VERBOSE(target, forward)                                                                         \
@@ -159,5 +169,6 @@ enum { BEAM_WIDTH = 4 }; /* without --beam-width */
 
 #define ROW_NULL(target, forward) \
     {'0', "null", NULL, OPTION_FLAG, target, 0, 0, "end each text with a NUL, in the place of newlines between them", forward}
+/* clang-format on */
 
 #endif

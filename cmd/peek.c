@@ -18,13 +18,16 @@ static bool pass_on, force, verbose;
 
 static const struct option_spec options[] = {
     ROW_MODEL(&model, 0),
-    {0, "top", "N", OPTION_INTEGER, &top, 0, 16777216, "show the N most probable tokens of LOGITS (default 10)", 0},
-    {0, "tee", NULL, OPTION_FLAG, &pass_on, 0, 0, "pass the stream on, unchanged, and show it on standard error", 0},
+    {0, "top", "N", OPTION_INTEGER, &top, 0, 16777216,
+     "show the N most probable tokens of LOGITS (default 10)", 0},
+    {0, "tee", NULL, OPTION_FLAG, &pass_on, 0, 0,
+     "pass the stream on, unchanged, and show it on standard error", 0},
     ROW_FORCE(&force),
     {'v', "verbose", NULL, OPTION_FLAG, &verbose, 0, 0, "shorten nothing", 0},
     {0},
 };
-static const struct program program = {"[STREAM ... | MODEL.gguf ...]", "Show a person what is in a stream, or in a model file.",
+static const struct program program = {"[STREAM ... | MODEL.gguf ...]",
+                                       "Show a person what is in a stream, or in a model file.",
                                        options};
 
 /* ---- the vocabulary that gives tokens their texts ------------------------------------------- */
@@ -61,14 +64,15 @@ static void open_vocabulary(void)
     free(path);
 }
 
-/* The vocabulary for a record, or NULL where we have none that fits.  It is opened when the first record needs it. */
+/* The vocabulary for a record, or NULL where we have none that fits.  It is opened when the first
+ * record needs it. */
 static const struct vocab *vocabulary_for(struct record_reader *reader, const struct record *record)
 {
     static bool tried, told;
     const struct model_facts *facts = reader_model(reader);
     uint32_t wanted = record->binding ? record->binding : facts ? facts->vocabulary_fingerprint : 0;
-    if (record->type != RECORD_TOKENS && record->type != RECORD_LOGITS && record->type != RECORD_END &&
-        record->type != RECORD_RAW && record->type != RECORD_LOGPROBS)
+    if (record->type != RECORD_TOKENS && record->type != RECORD_LOGITS &&
+        record->type != RECORD_END && record->type != RECORD_RAW && record->type != RECORD_LOGPROBS)
         return NULL;
     if (!tried && (model || wanted)) {
         tried = true;
@@ -80,7 +84,8 @@ static const struct vocab *vocabulary_for(struct record_reader *reader, const st
     if (!wanted || ours == wanted)
         return vocab;
     if (model && !told)
-        warn("ids only: the stream's vocabulary is %08x, but that of '%s' is %08x", wanted, model, ours);
+        warn("ids only: the stream's vocabulary is %08x, but that of '%s' is %08x", wanted, model,
+             ours);
     told = true;
     return NULL;
 }
@@ -123,7 +128,8 @@ static bool is_model_file(const char *path)
 {
     struct stat status;
     char magic[4] = "";
-    int fd = stat(path, &status) == 0 && S_ISREG(status.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int fd =
+        stat(path, &status) == 0 && S_ISREG(status.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0)
         return false;
     read_full(fd, magic, sizeof magic, path);
@@ -140,12 +146,14 @@ int main(int argc, char **argv)
 
     struct output output;
     struct tee *copy = NULL;
-    struct show show = {.out = pass_on ? stderr : stdout, .everything = verbose, .top = (size_t)top};
+    struct show show = {
+        .out = pass_on ? stderr : stdout, .everything = verbose, .top = (size_t)top};
     output_open(&output, NULL, pass_on, force);
     for (int i = 0; i < n; i++)
         n_models += is_model_file(operands[i]);
     if (n_models > 0 && (pass_on || n_models < n))
-        die(STATUS_USAGE, "give record streams or GGUF files, not both%s", pass_on ? " (--tee passes on streams only)" : "");
+        die(STATUS_USAGE, "give record streams or GGUF files, not both%s",
+            pass_on ? " (--tee passes on streams only)" : "");
     setvbuf(show.out, NULL, _IOFBF, 65536);
     if (pass_on)
         copy = tee_start(operands, n);

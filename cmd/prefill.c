@@ -1,5 +1,5 @@
-/* prefill: evaluates all tokens that the cache does not hold yet, many at once; tokens, or a state and
- * tokens, in; a state out. */
+/* prefill: evaluates all tokens that the cache does not hold yet, many at once; tokens, or a state
+ * and tokens, in; a state out. */
 #include "options.h"
 #include "stage/prefill.h"
 #include "stage/window.h"
@@ -31,15 +31,18 @@ static const struct option_spec options[] = {
     ROW_COMPRESS(&given.compress),
     ROW_FORCE(&given.force),
     {0, "mpi", "auto|never|always", OPTION_CHOICE, &given.mpi, 0, 0,
-     "divide the positions over the ranks of an MPI job: when started as one of several (auto), ...", 0},
+     "divide the positions over the ranks of an MPI job: when started as one of several (auto), "
+     "...",
+     0},
     {0, "parallel-write", NULL, OPTION_FLAG, &given.parallel_write, 0, 0,
      "every rank writes its part into the file of -o, which must be on a shared file system", 0},
     ROW_VERBOSE(&given.engine.verbose, 0),
     {0},
 };
-static const struct program program = {
-    "[STREAM ...]", "Evaluate the tokens of a prompt in one parallel pass: tokens (or a state and tokens) in, a state out.",
-    options};
+static const struct program program = {"[STREAM ...]",
+                                       "Evaluate the tokens of a prompt in one parallel pass: "
+                                       "tokens (or a state and tokens) in, a state out.",
+                                       options};
 
 #ifdef UNROLL_MPI
 
@@ -64,21 +67,26 @@ static void reuse(struct state *state, const struct state *old, bool verbose)
         if (length > 0)
             cache_share(&lane->cache, &best->cache, length);
         if (verbose)
-            warn("sequence %u: %u of %u positions reused", lane->tokens->id, length, lane_end(lane));
+            warn("sequence %u: %u of %u positions reused", lane->tokens->id, length,
+                 lane_end(lane));
     }
 }
 
 /* Every window is evaluated from its beginning, so there is nothing to go on from. */
-static void check_window(const struct engine *engine, const struct lane *lane, struct record_reader *reader)
+static void check_window(const struct engine *engine, const struct lane *lane,
+                         struct record_reader *reader)
 {
     if (given.window > engine->facts.n_context)
-        reader_die(reader, STATUS_USAGE, "--window %lld, but the context is %u", (long long)given.window,
-                   engine->facts.n_context);
+        reader_die(reader, STATUS_USAGE, "--window %lld, but the context is %u",
+                   (long long)given.window, engine->facts.n_context);
     if (lane->tokens->first > 0 || lane->cache.n_positions > 0)
-        reader_die(reader, STATUS_INPUT, "sequence %u %s: --window takes texts from their beginning, without a cache",
-                   lane->tokens->id, lane->tokens->first ? "does not begin at position 0" : "has a cache");
+        reader_die(reader, STATUS_INPUT,
+                   "sequence %u %s: --window takes texts from their beginning, without a cache",
+                   lane->tokens->id,
+                   lane->tokens->first ? "does not begin at position 0" : "has a cache");
     if (lane_end(lane) == 0)
-        reader_die(reader, STATUS_INPUT, "sequence %u holds no token: there is nothing to evaluate", lane->tokens->id);
+        reader_die(reader, STATUS_INPUT, "sequence %u holds no token: there is nothing to evaluate",
+                   lane->tokens->id);
 }
 
 static void run(char **argv, char **operands, int n_operands)
@@ -98,7 +106,8 @@ static void run(char **argv, char **operands, int n_operands)
     state_init(&state, reader, &engine.facts);
     state_take_all(&state);
     for (size_t i = 0; i < state.n_lanes; i++)
-        given.window ? check_window(&engine, state.lane[i], reader) : engine_check(&engine, state.lane[i], reader);
+        given.window ? check_window(&engine, state.lane[i], reader)
+                     : engine_check(&engine, state.lane[i], reader);
     if (state.n_lanes == 0)
         reader_die(reader, STATUS_INPUT, "no tokens in the input");
     if (old_reader) {
@@ -119,7 +128,8 @@ static void run(char **argv, char **operands, int n_operands)
         engine_advance_writing(&engine, lane, given.logits == 1, &writer);
         double seconds = seconds_now() - begin;
         if (engine.verbose)
-            warn("sequence %u: %u positions evaluated and written in %.1f ms (%.1f tokens/s); cache: %u positions, %llu bytes",
+            warn("sequence %u: %u positions evaluated and written in %.1f ms (%.1f tokens/s); "
+                 "cache: %u positions, %llu bytes",
                  lane->tokens->id, n, 1e3 * seconds, n / seconds, lane_end(lane),
                  (unsigned long long)(lane_end(lane) * model_facts_position_bytes(&engine.facts)));
         lane_forget(lane);
@@ -144,12 +154,13 @@ static void check_options(void)
     if (given.window && given.logits != 1)
         die(STATUS_USAGE, "--window needs --logits all");
     if (given.window && (given.reuse || given.mpi == PREFILL_MPI_ALWAYS))
-        die(STATUS_USAGE, "--window cannot be had with %s", given.reuse ? "--reuse" : "--mpi=always");
+        die(STATUS_USAGE, "--window cannot be had with %s",
+            given.reuse ? "--reuse" : "--mpi=always");
     if (given.window && !given.stride)
         given.stride = given.window / 2;
     if (given.window && given.stride >= given.window)
-        die(STATUS_USAGE, "--stride %lld: expected less than --window, %lld", (long long)given.stride,
-            (long long)given.window);
+        die(STATUS_USAGE, "--stride %lld: expected less than --window, %lld",
+            (long long)given.stride, (long long)given.window);
 }
 
 int main(int argc, char **argv)
@@ -159,7 +170,8 @@ int main(int argc, char **argv)
     memcpy(words, argv, (size_t)argc * sizeof *words);
     int first = options_parse(&program, argc, argv, NULL, NULL);
     if (given.parallel_write && (!given.output || given.compress))
-        die(STATUS_USAGE, "--parallel-write %s", given.output ? "cannot be had with --compress" : "needs -o FILE");
+        die(STATUS_USAGE, "--parallel-write %s",
+            given.output ? "cannot be had with --compress" : "needs -o FILE");
     check_options();
     run(words, argv + first, argc - first);
     free(words);

@@ -17,16 +17,17 @@ static int type_choice = -1;
 static int64_t n_threads;
 static bool verbose;
 
-/* The choices of --type: the type of most matrices, of the output matrix, and GGUF's number for the mix. */
+/* The choices of --type: the type of most matrices, of the output matrix, and GGUF's number for the
+ * mix. */
 #define TYPES "F16|BF16|Q8_0|Q4_0|Q4_K|Q6_K|Q4_K_M"
 static const struct mix {
     enum tensor_type most, output;
     bool more; /* some value and down matrices get the output's type */
     uint32_t file_type;
 } mixes[] = {
-    {TENSOR_F16, TENSOR_F16, false, 1},     {TENSOR_BF16, TENSOR_BF16, false, 32},
-    {TENSOR_Q8_0, TENSOR_Q8_0, false, 7},   {TENSOR_Q4_0, TENSOR_Q6_K, false, 2},
-    {TENSOR_Q4_K, TENSOR_Q6_K, false, 14},  {TENSOR_Q6_K, TENSOR_Q6_K, false, 18},
+    {TENSOR_F16, TENSOR_F16, false, 1},    {TENSOR_BF16, TENSOR_BF16, false, 32},
+    {TENSOR_Q8_0, TENSOR_Q8_0, false, 7},  {TENSOR_Q4_0, TENSOR_Q6_K, false, 2},
+    {TENSOR_Q4_K, TENSOR_Q6_K, false, 14}, {TENSOR_Q6_K, TENSOR_Q6_K, false, 18},
     {TENSOR_Q4_K, TENSOR_Q6_K, true, 15},
 };
 
@@ -37,7 +38,8 @@ static const struct option_spec options[] = {
     ROW_VERBOSE(&verbose, 0),
     {0},
 };
-static const struct program program = {"MODEL", "Write a GGUF model with its matrices in a smaller type.", options};
+static const struct program program = {
+    "MODEL", "Write a GGUF model with its matrices in a smaller type.", options};
 
 /* In a mix, the first and last eighth of the layers and every third between get more bits. */
 static bool more_bits(uint32_t layer, uint32_t n_layers)
@@ -49,11 +51,12 @@ static bool more_bits(uint32_t layer, uint32_t n_layers)
 /* Vectors, and what many decisions or all positions hang on: routers and learned positions. */
 static bool stays(const struct gguf_tensor *t, const char *name)
 {
-    return t->n_dims < 2 || t->n_dims > 3 || strstr(name, "ffn_gate_inp.") || strcmp(name, "position_embd.weight") == 0;
+    return t->n_dims < 2 || t->n_dims > 3 || strstr(name, "ffn_gate_inp.") ||
+           strcmp(name, "position_embd.weight") == 0;
 }
 
-static enum tensor_type type_for(const struct gguf *gguf, const struct gguf_tensor *t, const struct mix *mix,
-                                 uint32_t n_layers)
+static enum tensor_type type_for(const struct gguf *gguf, const struct gguf_tensor *t,
+                                 const struct mix *mix, uint32_t n_layers)
 {
     enum tensor_type type = mix->most;
     uint32_t layer;
@@ -64,7 +67,8 @@ static enum tensor_type type_for(const struct gguf *gguf, const struct gguf_tens
     if (strcmp(name, "output.weight") == 0 ||
         (strcmp(name, "token_embd.weight") == 0 && !gguf_tensor(gguf, "output.weight")))
         type = mix->output;
-    else if (mix->more && sscanf(name, "blk.%u.%39s", &layer, tail) == 2 && more_bits(layer, n_layers) &&
+    else if (mix->more && sscanf(name, "blk.%u.%39s", &layer, tail) == 2 &&
+             more_bits(layer, n_layers) &&
              (strcmp(tail, "attn_v.weight") == 0 || strncmp(tail, "ffn_down", 8) == 0))
         type = mix->output;
     if (t->dims[0] % tensor_type_facts(type)->block_items) /* rows that are not whole blocks */
@@ -97,8 +101,9 @@ static void quantize_rows(void *context, int thread, size_t begin, size_t end)
     free(row);
 }
 
-static void write_tensor(struct gguf_writer *writer, struct output *output, const struct gguf_tensor *t,
-                         enum tensor_type type, struct threads *threads)
+static void write_tensor(struct gguf_writer *writer, struct output *output,
+                         const struct gguf_tensor *t, enum tensor_type type,
+                         struct threads *threads)
 {
     if ((uint32_t)type == t->type->type) {
         gguf_write_data(writer, output, t->data, t->bytes);
@@ -106,27 +111,30 @@ static void write_tensor(struct gguf_writer *writer, struct output *output, cons
     }
     const struct tensor_type_facts *facts = tensor_type_facts(type);
     size_t rows = (size_t)(t->dims[1] * t->dims[2]); /* those of all experts, one below the other */
-    struct job job = {.source = {(enum tensor_type)t->type->type, false, (uint32_t)rows, (uint32_t)t->dims[0], t->data},
+    struct job job = {.source = {(enum tensor_type)t->type->type, false, (uint32_t)rows,
+                                 (uint32_t)t->dims[0], t->data},
                       .type = type,
                       .row_bytes = (size_t)(t->dims[0] / facts->block_items * facts->block_bytes)};
     size_t bytes = job.row_bytes * rows;
     job.out = allocate(bytes, 1);
     threads_run(threads, rows, 1, quantize_rows, &job);
     if (job.bad_row)
-        die(STATUS_INPUT, "tensor %.*s: row %u has a value that is not finite", (int)t->name.length, t->name.bytes,
-            job.bad_row - 1);
+        die(STATUS_INPUT, "tensor %.*s: row %u has a value that is not finite", (int)t->name.length,
+            t->name.bytes, job.bad_row - 1);
     gguf_write_data(writer, output, job.out, bytes);
     free(job.out);
 }
 
-/* The matrices must be in a type that loses nothing here: quantising what is quantised already adds error. */
+/* The matrices must be in a type that loses nothing here: quantising what is quantised already adds
+ * error. */
 static void check_source(const struct gguf *gguf, const char *path)
 {
     for (size_t i = 0; i < gguf->n_tensors; i++) {
         const struct gguf_tensor *t = &gguf->tensors[i];
-        if (t->type->type != TENSOR_F32 && t->type->type != TENSOR_F16 && t->type->type != TENSOR_BF16)
-            die(STATUS_INPUT, "%s: tensor %.*s: expected F32, F16 or BF16, found %s", path, (int)t->name.length,
-                t->name.bytes, t->type->name);
+        if (t->type->type != TENSOR_F32 && t->type->type != TENSOR_F16 &&
+            t->type->type != TENSOR_BF16)
+            die(STATUS_INPUT, "%s: tensor %.*s: expected F32, F16 or BF16, found %s", path,
+                (int)t->name.length, t->name.bytes, t->type->name);
     }
 }
 
@@ -153,7 +161,8 @@ int main(int argc, char **argv)
     char key[128];
     if (gguf_text(gguf, "general.architecture", &family, &error) < 0)
         die_error(&error);
-    snprintf(key, sizeof key, "%.*s.block_count", (int)(family.length < 64 ? family.length : 64), family.bytes);
+    snprintf(key, sizeof key, "%.*s.block_count", (int)(family.length < 64 ? family.length : 64),
+             family.bytes);
     if (gguf_u32(gguf, key, &n_layers, &error) < 0)
         die_error(&error);
     struct gguf_writer *writer = gguf_writer_new();
@@ -177,8 +186,8 @@ int main(int argc, char **argv)
         const struct gguf_tensor *t = &gguf->tensors[i];
         enum tensor_type type = type_for(gguf, t, mix, n_layers);
         if (verbose)
-            warn("%.*s: %" PRIu64 " x %" PRIu64 ", %s to %s", (int)t->name.length, t->name.bytes, t->dims[0],
-                 t->dims[1] * t->dims[2], t->type->name, tensor_type_facts(type)->name);
+            warn("%.*s: %" PRIu64 " x %" PRIu64 ", %s to %s", (int)t->name.length, t->name.bytes,
+                 t->dims[0], t->dims[1] * t->dims[2], t->type->name, tensor_type_facts(type)->name);
         else if (progress && time(NULL) > begin)
             fprintf(stderr, "\rtensor %zu of %zu", i + 1, gguf->n_tensors);
         write_tensor(writer, &output, t, type, threads);

@@ -30,11 +30,14 @@ static const struct option_spec options[] = {
     ROW_TEMPLATE(&template, 0),
     ROW_SPECIAL(&special, 0),
     ROW_BOS(&bos, 0),
-    {0, "append", NULL, OPTION_FLAG, &append, 0, 0, "text that goes on where a state ends: no BOS, no prefix space, position open", 0},
-    {0, "sequence", "N", OPTION_INTEGER, &sequence, 0, UINT32_MAX, "number of the sequence (default 0)", 0},
+    {0, "append", NULL, OPTION_FLAG, &append, 0, 0,
+     "text that goes on where a state ends: no BOS, no prefix space, position open", 0},
+    {0, "sequence", "N", OPTION_INTEGER, &sequence, 0, UINT32_MAX,
+     "number of the sequence (default 0)", 0},
     ROW_LINES(&lines, 0),
     ROW_PRE(&pre, 0),
-    {0, "ids", NULL, OPTION_FLAG, &list_ids, 0, 0, "list id, bytes and kind of each token, for people", 0},
+    {0, "ids", NULL, OPTION_FLAG, &list_ids, 0, 0,
+     "list id, bytes and kind of each token, for people", 0},
     {0, "count", NULL, OPTION_FLAG, &only_count, 0, 0, "print the number of tokens", 0},
     ROW_OUTPUT(&output_path),
     ROW_FORCE(&force),
@@ -69,7 +72,8 @@ static struct bytes read_file(const char *path)
     if (fd < 0)
         die(STATUS_SYSTEM, "%s: cannot open:", path);
     if (standard && isatty(0))
-        die(STATUS_USAGE, "standard input is a terminal: give the text as an argument or by -f FILE");
+        die(STATUS_USAGE,
+            "standard input is a terminal: give the text as an argument or by -f FILE");
     text.data = read_all(fd, &text.length, name);
     if (!standard)
         close(fd);
@@ -115,9 +119,11 @@ static void drop_double_bos(const struct vocab *vocab, struct token_list *tokens
 }
 
 /* What --ids and --count print. */
-static void print_list(const struct vocab *vocab, const struct token_list *tokens, struct output *output)
+static void print_list(const struct vocab *vocab, const struct token_list *tokens,
+                       struct output *output)
 {
-    static const char *const kinds[] = {"", "normal", "unknown", "control", "user-defined", "unused", "byte"};
+    static const char *const kinds[] = {"",       "normal", "unknown", "control", "user-defined",
+                                        "unused", "byte"};
     char *text;
     size_t size;
     FILE *out = open_memstream(&text, &size);
@@ -127,7 +133,8 @@ static void print_list(const struct vocab *vocab, const struct token_list *token
         const char *bytes;
         size_t length = vocab_piece(vocab, tokens->ids[i], true, &bytes);
         char *escaped = text_escape(bytes, length, 0);
-        fprintf(out, "%u\t%s\t%s\n", tokens->ids[i], escaped, kinds[vocab_kind(vocab, tokens->ids[i])]);
+        fprintf(out, "%u\t%s\t%s\n", tokens->ids[i], escaped,
+                kinds[vocab_kind(vocab, tokens->ids[i])]);
         free(escaped);
     }
     if (only_count)
@@ -138,15 +145,18 @@ static void print_list(const struct vocab *vocab, const struct token_list *token
     free(text);
 }
 
-static void write_tokens(const struct vocab *vocab, const struct token_list *tokens, uint32_t number,
-                         struct record_writer *writer)
+static void write_tokens(const struct vocab *vocab, const struct token_list *tokens,
+                         uint32_t number, struct record_writer *writer)
 {
     uint8_t *payload = allocate(tokens->count, 4);
     for (size_t i = 0; i < tokens->count; i++)
         store_u32(payload + 4 * i, tokens->ids[i]);
-    record_write(writer, (struct record){.type = RECORD_TOKENS, .sequence = number,
-                                         .position = append ? RECORD_APPEND : 0, .count = (uint32_t)tokens->count,
-                                         .binding = vocab_facts_of(vocab)->fingerprint},
+    record_write(writer,
+                 (struct record){.type = RECORD_TOKENS,
+                                 .sequence = number,
+                                 .position = append ? RECORD_APPEND : 0,
+                                 .count = (uint32_t)tokens->count,
+                                 .binding = vocab_facts_of(vocab)->fingerprint},
                  payload, 4 * tokens->count);
     free(payload);
 }
@@ -184,7 +194,8 @@ static void encode_chat(const struct vocab *vocab, struct bytes json, struct tok
     if (!chat_render(&text, vocab, template, &messages, &error))
         refuse(&error);
     if (text.lacks_default)
-        warn("the model's template computes a system prompt when none is given; this conversation has none (--system)");
+        warn("the model's template computes a system prompt when none is given; this conversation "
+             "has none (--system)");
     add_bos(vocab, text.bos, tokens);
     if (!vocab_encode_marked(vocab, text.bytes, text.length, &text.marks, tokens, &error))
         refuse(&error);
@@ -195,21 +206,28 @@ static void encode_chat(const struct vocab *vocab, struct bytes json, struct tok
 static void check_options(void)
 {
     if (append && bos == BOS_ALWAYS)
-        die(STATUS_USAGE, "--append goes on with a text, --bos always begins one: give one of them");
+        die(STATUS_USAGE,
+            "--append goes on with a text, --bos always begins one: give one of them");
     if (list_ids && only_count)
         die(STATUS_USAGE, "give --ids or --count, not both");
     if (!chat && (system_prompt || user || template))
-        die(STATUS_USAGE, "--%s needs --chat", system_prompt ? "system" : user ? "user" : "template");
+        die(STATUS_USAGE, "--%s needs --chat",
+            system_prompt ? "system"
+            : user        ? "user"
+                          : "template");
     if (chat && append)
         die(STATUS_USAGE, "--chat writes a conversation from its beginning: it cannot be appended");
     if (chat && special)
-        die(STATUS_USAGE, "--special is for texts: in the messages of --chat nothing becomes a special token");
+        die(STATUS_USAGE,
+            "--special is for texts: in the messages of --chat nothing becomes a special token");
     if (system_prompt && !user)
-        die(STATUS_USAGE, "--system needs --user; with JSON, give the system prompt as its first message");
+        die(STATUS_USAGE,
+            "--system needs --user; with JSON, give the system prompt as its first message");
     if (lines && (list_ids || only_count))
         die(STATUS_USAGE, "--lines makes sequences: it goes with neither --ids nor --count");
     if (lines && user)
-        die(STATUS_USAGE, "--lines reads a text, or a conversation in JSON, from each line: not with --user");
+        die(STATUS_USAGE,
+            "--lines reads a text, or a conversation in JSON, from each line: not with --user");
 }
 
 /* The tokens of a text, or of a conversation. */
@@ -219,7 +237,8 @@ static void encode(const struct vocab *vocab, struct bytes text, struct token_li
     (chat ? encode_chat : encode_text)(vocab, text, tokens);
     drop_double_bos(vocab, tokens);
     if (tokens->count > RECORD_MAX_TOKENS)
-        die(STATUS_INPUT, "the text has %zu tokens, a sequence has at most %u", tokens->count, RECORD_MAX_TOKENS);
+        die(STATUS_INPUT, "the text has %zu tokens, a sequence has at most %u", tokens->count,
+            RECORD_MAX_TOKENS);
 }
 
 /* A sequence for each line, without its newline; the last line may lack one. */

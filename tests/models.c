@@ -8,14 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a family, or a variant, has.  Numbers are small, so that windows, caps and factors matter early. */
+/* What a family, or a variant, has.  Numbers are small, so that windows, caps and factors matter
+ * early. */
 enum {
-    BIASES = 1,       /* of queries, keys, values */
+    BIASES = 1, /* of queries, keys, values */
     QK_NORM_HEAD = 2,
     QK_NORM_WHOLE = 4,
     POST_NORMS = 8,
     NO_PRE_NORMS = 16,
-    LAYER_NORM = 32,  /* with biases everywhere, without a gate, with learned positions: gpt2 */
+    LAYER_NORM = 32, /* with biases everywhere, without a gate, with learned positions: gpt2 */
     FUSED_QKV = 64,
     FUSED_GATE = 128,
     WIDE_HEADS = 256, /* heads of twice dim / heads */
@@ -71,8 +72,15 @@ const char *model_plan_name(size_t index)
 
 struct model_plan model_plan(const char *name, uint32_t type)
 {
-    struct model_plan plan = {.type = type, .dim = 256, .n_heads = 8, .n_kv_heads = 2, .n_ffn = 512,
-                              .n_context = 512, .n_vocabulary = 320, .seed = 7, .rope_base = 1e4f};
+    struct model_plan plan = {.type = type,
+                              .dim = 256,
+                              .n_heads = 8,
+                              .n_kv_heads = 2,
+                              .n_ffn = 512,
+                              .n_context = 512,
+                              .n_vocabulary = 320,
+                              .seed = 7,
+                              .rope_base = 1e4f};
     for (size_t i = 0; i < N_KINDS; i++)
         if (strcmp(kinds[i].name, name) == 0) {
             plan.kind = &kinds[i];
@@ -89,9 +97,39 @@ bool model_plan_shape(struct model_plan *p, const char *name)
         const char *name;
         struct model_plan plan;
     } shapes[] = {
-        {"tinyllama-1.1b", {.family = "llama", .dim = 2048, .n_layers = 22, .n_heads = 32, .n_kv_heads = 4, .n_ffn = 5632, .n_context = 2048, .n_vocabulary = 32000, .spm = true, .rope_base = 1e4f}},
-        {"llama-3.2-1b", {.family = "llama", .dim = 2048, .n_layers = 16, .n_heads = 32, .n_kv_heads = 8, .n_ffn = 8192, .n_context = 8192, .n_vocabulary = 128256, .tied = true, .rope_base = 5e5f}},
-        {"qwen2.5-0.5b", {.family = "qwen2", .dim = 896, .n_layers = 24, .n_heads = 14, .n_kv_heads = 2, .n_ffn = 4864, .n_context = 32768, .n_vocabulary = 151936, .tied = true, .rope_base = 1e6f}},
+        {"tinyllama-1.1b",
+         {.family = "llama",
+          .dim = 2048,
+          .n_layers = 22,
+          .n_heads = 32,
+          .n_kv_heads = 4,
+          .n_ffn = 5632,
+          .n_context = 2048,
+          .n_vocabulary = 32000,
+          .spm = true,
+          .rope_base = 1e4f}},
+        {"llama-3.2-1b",
+         {.family = "llama",
+          .dim = 2048,
+          .n_layers = 16,
+          .n_heads = 32,
+          .n_kv_heads = 8,
+          .n_ffn = 8192,
+          .n_context = 8192,
+          .n_vocabulary = 128256,
+          .tied = true,
+          .rope_base = 5e5f}},
+        {"qwen2.5-0.5b",
+         {.family = "qwen2",
+          .dim = 896,
+          .n_layers = 24,
+          .n_heads = 14,
+          .n_kv_heads = 2,
+          .n_ffn = 4864,
+          .n_context = 32768,
+          .n_vocabulary = 151936,
+          .tied = true,
+          .rope_base = 1e6f}},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (strcmp(name, shapes[i].name) == 0) {
@@ -109,7 +147,8 @@ bool model_plan_shape(struct model_plan *p, const char *name)
 static float random_weight(uint64_t seed, uint32_t tensor, uint32_t index)
 {
     uint32_t out[4];
-    philox4x32((uint32_t[]){(uint32_t)seed, (uint32_t)(seed >> 32)}, (uint32_t[]){index, tensor, 0, 0}, out);
+    philox4x32((uint32_t[]){(uint32_t)seed, (uint32_t)(seed >> 32)},
+               (uint32_t[]){index, tensor, 0, 0}, out);
     float sum = 0;
     for (int i = 0; i < 4; i++)
         sum += (float)out[i] * 0x1p-32f - 0.5f;
@@ -174,7 +213,9 @@ static void word(struct words *w, const char *text, size_t length, int32_t kind)
 
 static void write_spm(struct gguf_writer *g, uint32_t n)
 {
-    static const char *const pieces[] = {"\xe2\x96\x81", "e", "t", "a", "o", "n", "th", "\xe2\x96\x81th", "the", "\xe2\x96\x81the", "an", "on"};
+    static const char *const pieces[] = {
+        "\xe2\x96\x81",    "e",  "t", "a", "o", "n", "th", "\xe2\x96\x81th", "the",
+        "\xe2\x96\x81the", "an", "on"};
     struct words *w = words_new(n);
     word(w, "<unk>", 5, 2);
     word(w, "<s>", 3, 3);
@@ -232,7 +273,7 @@ static void write_bpe(struct gguf_writer *g, uint32_t n)
 struct plan_tensor {
     char name[48];
     uint64_t count, rows, cols; /* count 0: no third dimension; rows 0: a vector */
-    float scale;                /* 0: a norm, around 1; above 2: factors of frequencies, from 1 up to it */
+    float scale; /* 0: a norm, around 1; above 2: factors of frequencies, from 1 up to it */
 };
 
 struct plan_tensors {
@@ -240,8 +281,8 @@ struct plan_tensors {
     size_t n;
 };
 
-static void tensor(struct plan_tensors *list, uint64_t count, uint64_t rows, uint64_t cols, float scale,
-                   const char *format, uint32_t layer)
+static void tensor(struct plan_tensors *list, uint64_t count, uint64_t rows, uint64_t cols,
+                   float scale, const char *format, uint32_t layer)
 {
     struct plan_tensor *t = &list->item[list->n++];
     *t = (struct plan_tensor){.count = count, .rows = rows, .cols = cols, .scale = scale};
@@ -306,7 +347,8 @@ static void plan_feed_forward(const struct model_plan *p, struct plan_tensors *t
         for (uint32_t e = 0; e < N_EXPERTS; e++) {
             char name[3][48];
             for (int k = 0; k < 3; k++)
-                snprintf(name[k], sizeof name[k], "blk.%%u.ffn_%s.%u.weight", (const char *[]){"gate", "up", "down"}[k], e);
+                snprintf(name[k], sizeof name[k], "blk.%%u.ffn_%s.%u.weight",
+                         (const char *[]){"gate", "up", "down"}[k], e);
             tensor(t, 0, f, d, s, name[0], i);
             tensor(t, 0, f, d, s, name[1], i);
             tensor(t, 0, d, f, down, name[2], i);
@@ -443,7 +485,8 @@ static void write_window(struct settings *s, const struct model_plan *p)
     for (uint32_t i = 0; i < p->n_layers; i++)
         local[i] = i % 4 != 3;
     if (p->kind->has & PATTERN)
-        gguf_write_array(s->g, key_of(s, "attention.sliding_window_pattern"), GGUF_BOOL, local, p->n_layers);
+        gguf_write_array(s->g, key_of(s, "attention.sliding_window_pattern"), GGUF_BOOL, local,
+                         p->n_layers);
 }
 
 static void write_settings(struct settings *s, const struct model_plan *p)
@@ -454,7 +497,9 @@ static void write_settings(struct settings *s, const struct model_plan *p)
     set_u32(s, "embedding_length", p->dim);
     set_u32(s, "feed_forward_length", p->n_ffn);
     set_u32(s, "attention.head_count", p->n_heads);
-    set_f32(s, has & LAYER_NORM ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-5f);
+    set_f32(s,
+            has & LAYER_NORM ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+            1e-5f);
     if (!(has & LAYER_NORM)) {
         set_u32(s, "attention.head_count_kv", p->n_kv_heads);
         write_rope(s, p);
@@ -494,7 +539,10 @@ void model_make(const struct model_plan *p, const char *path)
     (p->spm ? write_spm : write_bpe)(s.g, p->n_vocabulary);
     for (size_t i = 0; i < t.n; i++) {
         const struct plan_tensor *item = &t.item[i];
-        gguf_write_tensor(s.g, item->name, type_of(p, item), item->count ? 3 : item->rows ? 2 : 1,
+        gguf_write_tensor(s.g, item->name, type_of(p, item),
+                          item->count  ? 3
+                          : item->rows ? 2
+                                       : 1,
                           (uint64_t[]){item->cols, item->rows, item->count});
     }
     struct output out;

@@ -41,8 +41,8 @@ void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Exits without a message, where another program has given it already. */
 _Noreturn void die_quietly(enum status status);
-/* The last thing that die and die_quietly do before they exit, with the message ("" when quiet): lets
- * a writer tell its reader.  Once only: an error inside `action` ends the program at once. */
+/* The last thing that die and die_quietly do before they exit, with the message ("" when quiet):
+ * lets a writer tell its reader.  Once only: an error inside `action` ends the program at once. */
 void die_action(void (*action)(void *context, const char *message), void *context);
 
 /* An error that is returned instead of ending the program: parsers of untrusted bytes and
@@ -115,8 +115,8 @@ struct output {
 /* path NULL or "-": standard output.  `binary` output to a terminal is refused (STATUS_USAGE)
  * unless `force`. */
 void output_open(struct output *output, const char *path, bool binary, bool force);
-/* For a file (STATUS_USAGE where path is something else) that other processes write into too before it is
- * complete: they find it as output->temporary. */
+/* For a file (STATUS_USAGE where path is something else) that other processes write into too before
+ * it is complete: they find it as output->temporary. */
 void output_open_visible(struct output *output, const char *path);
 void output_write(struct output *output, const void *bytes, size_t size);
 /* Completes the output: checks the close and renames; standard output is left to program_end. */
@@ -202,8 +202,8 @@ struct option_spec {
     enum option_kind kind;
     void *target; /* NULL: only checked (the value is somebody else's) */
     double low, high;
-    const char *help;  /* one line */
-    unsigned forward;  /* for `generate`: bits of the stages that get this option */
+    const char *help; /* one line */
+    unsigned forward; /* for `generate`: bits of the stages that get this option */
 };
 struct program {
     const char *operands; /* "[STREAM ...]" */
@@ -250,10 +250,10 @@ void philox4x32(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4
 /* Fixed sequences of IEEE operations, the same bits on every machine and in every kernel (the
  * vector versions in lib/kernel are held to them by the tests).  Not correctly rounded; the errors
  * are given at the definitions. */
-float exact_exp(float x);  /* exp(0) is 1; x < -104: 0 */
-double exact_exp_f64(double x); /* exp(0) is 1; x < -708: 0; x > 709: +inf */
-float exact_tanh(float x); /* odd; tanh(0) is 0 */
-double exact_log(double x); /* natural; x > 0 finite; log(0) is -inf */
+float exact_exp(float x);                       /* exp(0) is 1; x < -104: 0 */
+double exact_exp_f64(double x);                 /* exp(0) is 1; x < -708: 0; x > 709: +inf */
+float exact_tanh(float x);                      /* odd; tanh(0) is 0 */
+double exact_log(double x);                     /* natural; x > 0 finite; log(0) is -inf */
 double exact_pow(double base, double exponent); /* base > 0 finite */
 /* Sine and cosine of an angle in double, |angle| up to 1e9. */
 void exact_sincos(double angle, double *sine, double *cosine);

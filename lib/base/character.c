@@ -1,4 +1,5 @@
-/* Characters of UTF-8 as Unicode defines it: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* Characters of UTF-8 as Unicode defines it: no overlong forms, no surrogates, nothing above
+ * U+10FFFF. */
 #include "base/base.h"
 
 size_t character_length(uint8_t first)

@@ -32,8 +32,8 @@ static void make_printable(char *text)
 }
 
 /* Formats a message; one that ends in ':' gets the reason of errno. */
-__attribute__((format(printf, 3, 0))) static void format_message(char *text, size_t size, const char *format,
-                                                 va_list arguments)
+__attribute__((format(printf, 3, 0))) static void
+format_message(char *text, size_t size, const char *format, va_list arguments)
 {
     const char *reason = strerror(errno);
     int length = vsnprintf(text, size, format, arguments);
@@ -48,7 +48,8 @@ static void print_line(const char *text)
 {
     char line[1200];
     int length = snprintf(line, sizeof line, "%s: %s\n", program_name, text);
-    if (length > 0 && write(2, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1) < 0)
+    if (length > 0 &&
+        write(2, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1) < 0)
         return; /* there is nowhere left to say it */
 }
 

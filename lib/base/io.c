@@ -57,7 +57,8 @@ bool mapping_open(struct mapping *mapping, const char *path, struct error *error
 {
     *mapping = (struct mapping){0};
     if (!*path)
-        return error_set(error, STATUS_USAGE, "expected the name of a file to read, found an empty one");
+        return error_set(error, STATUS_USAGE,
+                         "expected the name of a file to read, found an empty one");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return error_set(error, STATUS_SYSTEM, "%s: cannot open:", path);
@@ -66,7 +67,8 @@ bool mapping_open(struct mapping *mapping, const char *path, struct error *error
     if (!ok) {
         error_set(error, STATUS_SYSTEM, "%s: cannot look at it:", path);
     } else if (!S_ISREG(status.st_mode)) {
-        ok = error_set(error, STATUS_SYSTEM, "%s: not a regular file, so it cannot be mapped", path);
+        ok =
+            error_set(error, STATUS_SYSTEM, "%s: not a regular file, so it cannot be mapped", path);
     } else if (status.st_size > 0) {
         void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED)
@@ -144,7 +146,8 @@ static char *follow_links(const char *path)
 }
 
 /* A file that will replace `path`; visible: it has a name from the beginning. */
-static void open_beside(struct output *output, const char *path, const struct stat *old, bool visible)
+static void open_beside(struct output *output, const char *path, const struct stat *old,
+                        bool visible)
 {
     mode_t mask = umask(0);
     umask(mask);

@@ -14,9 +14,9 @@ static float power_of_two(int n)
     return value;
 }
 
-/* exp(x) = 2^n exp(r), n = rint(x / ln 2), |r| <= ln(2)/2; exp(r) by its Taylor series to r^7, whose
- * remainder is below 6e-9.  The scale is applied in two exact powers, so that results below the
- * normal range are rounded once.  Error below 1 unit in the last place. */
+/* exp(x) = 2^n exp(r), n = rint(x / ln 2), |r| <= ln(2)/2; exp(r) by its Taylor series to r^7,
+ * whose remainder is below 6e-9.  The scale is applied in two exact powers, so that results below
+ * the normal range are rounded once.  Error below 1 unit in the last place. */
 float exact_exp(float x)
 {
     if (!(x >= -104.0f))
@@ -38,13 +38,24 @@ float exact_exp(float x)
     return p * power_of_two(half) * power_of_two(whole - half);
 }
 
-/* The same in double, Taylor to r^13, whose remainder is below 5e-18.  Error below 1 unit in the last place. */
+/* The same in double, Taylor to r^13, whose remainder is below 5e-18.  Error below 1 unit in the
+ * last place. */
 double exact_exp_f64(double x)
 {
-    static const double inverse_factorial[] = {
-        0x1.6124613a86d09p-33, 0x1.1eed8eff8d898p-29, 0x1.ae64567f544e4p-26, 0x1.27e4fb7789f5cp-22, 0x1.71de3a556c734p-19,
-        0x1.a01a01a01a01ap-16, 0x1.a01a01a01a01ap-13, 0x1.6c16c16c16c17p-10, 0x1.1111111111111p-7,  0x1.5555555555555p-5,
-        0x1.5555555555555p-3,  0.5,                   1.0,                   1.0};
+    static const double inverse_factorial[] = {0x1.6124613a86d09p-33,
+                                               0x1.1eed8eff8d898p-29,
+                                               0x1.ae64567f544e4p-26,
+                                               0x1.27e4fb7789f5cp-22,
+                                               0x1.71de3a556c734p-19,
+                                               0x1.a01a01a01a01ap-16,
+                                               0x1.a01a01a01a01ap-13,
+                                               0x1.6c16c16c16c17p-10,
+                                               0x1.1111111111111p-7,
+                                               0x1.5555555555555p-5,
+                                               0x1.5555555555555p-3,
+                                               0.5,
+                                               1.0,
+                                               1.0};
     if (!(x >= -708))
         return x < -708 ? 0 : x; /* NaN passes through */
     if (x > 709)

@@ -29,7 +29,8 @@ static void print_help(const struct program *program)
            program->operands, program->purpose);
     for (const struct option_spec *o = program->options; o->name; o++)
         print_option(o);
-    print_option(&(struct option_spec){.letter = 'h', .name = "help", .help = "print this and exit"});
+    print_option(
+        &(struct option_spec){.letter = 'h', .name = "help", .help = "print this and exit"});
     print_option(&(struct option_spec){.name = "version", .help = "print the version and exit"});
     exit(program_end());
 }
@@ -38,8 +39,8 @@ static void set_integer(const struct option_spec *o, const char *value)
 {
     int64_t number;
     if (!parse_integer(value, (int64_t)o->low, (int64_t)o->high, &number))
-        die(STATUS_USAGE, "--%s: expected a whole number from %.0f to %.0f, found '%s'",
-            o->name, o->low, o->high, value);
+        die(STATUS_USAGE, "--%s: expected a whole number from %.0f to %.0f, found '%s'", o->name,
+            o->low, o->high, value);
     if (o->target)
         *(int64_t *)o->target = number;
 }
@@ -77,8 +78,8 @@ static void set_seed(const struct option_spec *o, const char *value)
         if (getrandom(&seed.value, sizeof seed.value, 0) != sizeof seed.value)
             die(STATUS_SYSTEM, "cannot draw a random seed:");
     } else if (!parse_unsigned(value, UINT64_MAX, &seed.value)) {
-        die(STATUS_USAGE, "--%s: expected a number from 0 to %llu or 'random', found '%s'",
-            o->name, (unsigned long long)UINT64_MAX, value);
+        die(STATUS_USAGE, "--%s: expected a number from 0 to %llu or 'random', found '%s'", o->name,
+            (unsigned long long)UINT64_MAX, value);
     }
     if (o->target)
         *(struct seed *)o->target = seed;
@@ -156,8 +157,9 @@ int options_parse(const struct program *program, int argc, char **argv, struct g
     letters[n_letters++] = 'h';
     for (size_t i = 0; i < n; i++) {
         const struct option_spec *o = &program->options[i];
-        int has = !o->argument ? no_argument
-                  : *o->argument == '[' ? optional_argument : required_argument;
+        int has = !o->argument          ? no_argument
+                  : *o->argument == '[' ? optional_argument
+                                        : required_argument;
         names[i] = (struct option){o->name, has, NULL, FIRST_OPTION + (int)i};
         if (o->letter)
             letters[n_letters++] = o->letter;
@@ -178,8 +180,9 @@ int options_parse(const struct program *program, int argc, char **argv, struct g
             printf("%s (unroll) " UNROLL_VERSION "\n", program_name);
             exit(program_end());
         }
-        const struct option_spec *o = found >= FIRST_OPTION ? &program->options[found - FIRST_OPTION]
-                                                            : by_letter(program->options, found);
+        const struct option_spec *o = found >= FIRST_OPTION
+                                          ? &program->options[found - FIRST_OPTION]
+                                          : by_letter(program->options, found);
         set_option(o, optarg);
         if (given)
             (*given)[count++] = (struct given){o, optarg};

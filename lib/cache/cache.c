@@ -16,7 +16,8 @@ static size_t element_bytes(const struct cache_shape *shape)
 
 size_t cache_bytes(const struct cache_shape *s, uint32_t count)
 {
-    return (size_t)s->n_layers * s->n_kv_heads * (s->key_dim + s->value_dim) * count * element_bytes(s);
+    return (size_t)s->n_layers * s->n_kv_heads * (s->key_dim + s->value_dim) * count *
+           element_bytes(s);
 }
 
 size_t cache_key_offset(const struct cache_shape *s, uint32_t layer)
@@ -26,7 +27,8 @@ size_t cache_key_offset(const struct cache_shape *s, uint32_t layer)
 
 size_t cache_value_offset(const struct cache_shape *s, uint32_t layer)
 {
-    return cache_key_offset(s, layer) + (size_t)s->n_kv_heads * s->key_dim * CACHE_PAGE * element_bytes(s);
+    return cache_key_offset(s, layer) +
+           (size_t)s->n_kv_heads * s->key_dim * CACHE_PAGE * element_bytes(s);
 }
 
 /* ---- pages --------------------------------------------------------------------------------- */
@@ -150,28 +152,29 @@ void cache_store(struct cache_sequence *s, uint32_t layer, uint32_t position, co
     const struct cache_shape *shape = s->shape;
     size_t size = element_bytes(shape), column = position % CACHE_PAGE;
     uint8_t *bytes = s->page[position / CACHE_PAGE]->bytes;
-    uint8_t *k = bytes + cache_key_offset(shape, layer), *v = bytes + cache_value_offset(shape, layer);
+    uint8_t *k = bytes + cache_key_offset(shape, layer),
+            *v = bytes + cache_value_offset(shape, layer);
     for (size_t d = 0; d < (size_t)shape->n_kv_heads * shape->key_dim; d++)
         store_element(k + (d * CACHE_PAGE + column) * size, shape->element, keys[d]);
     for (size_t head = 0; head < shape->n_kv_heads; head++)
         for (size_t d = 0; d < shape->value_dim; d++)
-            store_element(v + ((head * CACHE_PAGE + column) * shape->value_dim + d) * size, shape->element,
-                          values[head * shape->value_dim + d]);
+            store_element(v + ((head * CACHE_PAGE + column) * shape->value_dim + d) * size,
+                          shape->element, values[head * shape->value_dim + d]);
 }
 
 /* ---- packed positions ---------------------------------------------------------------------- */
 
 /* Rows of `from_stride` elements to rows of `to_stride`: `n` elements of each of `rows` rows. */
-static void copy_rows(uint8_t *to, size_t to_stride, const uint8_t *from, size_t from_stride, size_t n,
-                      size_t rows)
+static void copy_rows(uint8_t *to, size_t to_stride, const uint8_t *from, size_t from_stride,
+                      size_t n, size_t rows)
 {
     for (size_t i = 0; i < rows; i++)
         memcpy(to + i * to_stride, from + i * from_stride, n);
 }
 
 /* Copies `count` positions between a page, from column `column` on, and packed bytes. */
-static void copy_positions(const struct cache_shape *shape, uint8_t *page, uint32_t column, uint8_t *packed,
-                           uint32_t count, bool pack)
+static void copy_positions(const struct cache_shape *shape, uint8_t *page, uint32_t column,
+                           uint8_t *packed, uint32_t count, bool pack)
 {
     size_t size = element_bytes(shape), value_row = shape->value_dim * size;
     for (uint32_t layer = 0; layer < shape->n_layers; layer++) {
@@ -181,10 +184,12 @@ static void copy_positions(const struct cache_shape *shape, uint8_t *page, uint3
         uint8_t *packed_v = packed + key_rows * count * size;
         if (pack) {
             copy_rows(packed, count * size, k, CACHE_PAGE * size, count * size, key_rows);
-            copy_rows(packed_v, count * value_row, v, CACHE_PAGE * value_row, count * value_row, shape->n_kv_heads);
+            copy_rows(packed_v, count * value_row, v, CACHE_PAGE * value_row, count * value_row,
+                      shape->n_kv_heads);
         } else {
             copy_rows(k, CACHE_PAGE * size, packed, count * size, count * size, key_rows);
-            copy_rows(v, CACHE_PAGE * value_row, packed_v, count * value_row, count * value_row, shape->n_kv_heads);
+            copy_rows(v, CACHE_PAGE * value_row, packed_v, count * value_row, count * value_row,
+                      shape->n_kv_heads);
         }
         packed = packed_v + (size_t)shape->n_kv_heads * count * value_row;
     }
@@ -199,13 +204,14 @@ void cache_append(struct cache_sequence *s, uint32_t count, const uint8_t *bytes
         push_page(s, page);
     } else {
         cache_extend(s, s->n_positions + count);
-        copy_positions(s->shape, s->page[s->n_positions / CACHE_PAGE]->bytes, s->n_positions % CACHE_PAGE,
-                       (uint8_t *)(uintptr_t)bytes, count, false);
+        copy_positions(s->shape, s->page[s->n_positions / CACHE_PAGE]->bytes,
+                       s->n_positions % CACHE_PAGE, (uint8_t *)(uintptr_t)bytes, count, false);
     }
     s->n_positions += count;
 }
 
-const uint8_t *cache_packed(const struct cache_sequence *s, uint32_t begin, uint32_t count, uint8_t *scratch)
+const uint8_t *cache_packed(const struct cache_sequence *s, uint32_t begin, uint32_t count,
+                            uint8_t *scratch)
 {
     struct cache_page *page = s->page[begin / CACHE_PAGE];
     if (count == CACHE_PAGE)

@@ -20,7 +20,8 @@ static uint64_t chunks(const struct division *d)
     return (d->plain ? 1 : 2) * (uint64_t)d->ranks;
 }
 
-/* Chunk c of C is [n c / C, n (c + 1) / C) of n pages: the largest c that begins at or before the page. */
+/* Chunk c of C is [n c / C, n (c + 1) / C) of n pages: the largest c that begins at or before the
+ * page. */
 uint32_t division_chunk(const struct division *d, uint32_t page)
 {
     uint64_t n = division_end(d) - division_first(d), index = page - division_first(d);

@@ -1,15 +1,16 @@
 /* A rank's positions through all layers.
  *
- * The positions are worked on in tiles, ascending.  When a tile leaves a layer, its keys and values of the next are
- * made and sent at once, so they are under way while other tiles, and other ranks, are still in the layer below. */
+ * The positions are worked on in tiles, ascending.  When a tile leaves a layer, its keys and values
+ * of the next are made and sent at once, so they are under way while other tiles, and other ranks,
+ * are still in the layer below. */
 #include "dist/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Rows [row, row + n) of the pass; they see the pages before end_page.  Pages [first_whole, end_whole) are complete
- * when the tile is. */
+/* Rows [row, row + n) of the pass; they see the pages before end_page.  Pages [first_whole,
+ * end_whole) are complete when the tile is. */
 struct tile {
     uint32_t row, n, end_page, first_whole, end_whole;
 };
@@ -35,7 +36,8 @@ uint32_t row_of(const struct dist *d, const struct division *division, uint32_t 
     return row + position - page_fresh(division, position / CACHE_PAGE);
 }
 
-/* A page that is only in part in the cache goes from who read it to who will fill it up; our other pages are made. */
+/* A page that is only in part in the cache goes from who read it to who will fill it up; our other
+ * pages are made. */
 static void settle(struct work *w)
 {
     const struct division *v = w->division;
@@ -48,7 +50,8 @@ static void settle(struct work *w)
             MPI_Send(w->cache->data[first], bytes, MPI_BYTE, (int)to, TAG_PAGE, d->comm);
             cache_disown(w->cache, first);
         } else if (to == rank && from != rank) {
-            MPI_Recv(cache_own(w->cache, first), bytes, MPI_BYTE, (int)from, TAG_PAGE, d->comm, MPI_STATUS_IGNORE);
+            MPI_Recv(cache_own(w->cache, first), bytes, MPI_BYTE, (int)from, TAG_PAGE, d->comm,
+                     MPI_STATUS_IGNORE);
         }
     }
     cache_append_absent(w->cache, v->end - v->held);
@@ -57,7 +60,8 @@ static void settle(struct work *w)
             cache_own(w->cache, page);
 }
 
-/* A tile has at most so many positions: the kernels gain nothing from more, and what a layer works in grows with it. */
+/* A tile has at most so many positions: the kernels gain nothing from more, and what a layer works
+ * in grows with it. */
 #define LARGEST_TILE 384
 
 /* Whole pages as long as they fit into a batch, else parts of one page. */
@@ -79,7 +83,8 @@ static void make_tiles(struct work *w, uint32_t batch)
             uint32_t n = left < batch ? left : batch;
             left -= n;
             w->tile = grow(w->tile, &w->capacity, w->n_tiles + 1, sizeof *w->tile);
-            w->tile[w->n_tiles++] = (struct tile){w->n_rows, n, page + 1, page, left > 0 ? page : page + 1};
+            w->tile[w->n_tiles++] =
+                (struct tile){w->n_rows, n, page + 1, page, left > 0 ? page : page + 1};
             w->n_rows += n;
         }
     }
@@ -92,7 +97,8 @@ static void begin_pass(struct work *w, const struct part *part, bool every)
     struct model_row *rows = allocate(w->n_rows ? w->n_rows : 1, sizeof *rows);
     uint32_t n = 0;
     for (uint32_t page = division_first(v); page < division_end(v); page++)
-        for (uint32_t p = page_fresh(v, page); division_owner(v, page) == (uint32_t)w->dist->rank && p < page_end(v, page); p++)
+        for (uint32_t p = page_fresh(v, page);
+             division_owner(v, page) == (uint32_t)w->dist->rank && p < page_end(v, page); p++)
             rows[n++] = (struct model_row){w->cache, p, part->tokens[p], every || p + 1 == v->end};
     if (n > 0 && !(w->pass = model_pass_begin(w->model, rows, n, &error)))
         dist_fail(w->dist, &error);
@@ -116,7 +122,8 @@ static void make_keys(struct work *w, const struct tile *tile, uint32_t layer)
 }
 
 /* A layer for rows [row, row + n). */
-static void evaluate_rows(struct work *w, uint32_t layer, uint32_t row, uint32_t n, uint32_t end_page)
+static void evaluate_rows(struct work *w, uint32_t layer, uint32_t row, uint32_t n,
+                          uint32_t end_page)
 {
     struct error error;
     exchange_need(&w->exchange, layer, end_page);
@@ -129,7 +136,8 @@ static void evaluate_rows(struct work *w, uint32_t layer, uint32_t row, uint32_t
 static void show_progress(const struct dist *d, uint32_t layer, uint32_t n_layers, double begin)
 {
     if (d->rank == 0 && isatty(2) && seconds_now() - begin > 1)
-        fprintf(stderr, "\rlayer %u of %u%s", layer + 1, n_layers, layer + 1 < n_layers ? " " : "\n");
+        fprintf(stderr, "\rlayer %u of %u%s", layer + 1, n_layers,
+                layer + 1 < n_layers ? " " : "\n");
 }
 
 /* Bytes of this process that are not a file's, as the system counts them; 0: not known. */

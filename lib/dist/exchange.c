@@ -1,5 +1,6 @@
-/* Keys and values between ranks.  Each page goes, layer by layer, straight from the cache of its owner to every
- * rank that will attend to it, as soon as it is made; whoever waits for it has room for one whole layer. */
+/* Keys and values between ranks.  Each page goes, layer by layer, straight from the cache of its
+ * owner to every rank that will attend to it, as soon as it is made; whoever waits for it has room
+ * for one whole layer. */
 #include "dist/internal.h"
 
 #include <stdlib.h>
@@ -7,8 +8,8 @@
 /* Room for pages of the next layer, in bytes: so that they arrive while this layer is worked on. */
 #define AHEAD ((size_t)8 << 20)
 
-/* How many layers' keys and values a rank receives: above the last layer's only rows that want logits go on, and
- * the last position is rank 0's. */
+/* How many layers' keys and values a rank receives: above the last layer's only rows that want
+ * logits go on, and the last position is rank 0's. */
 static uint32_t layers_received(const struct exchange *e, uint32_t rank)
 {
     return e->cache->shape->n_layers - (e->every || rank == 0 ? 0 : 1);
@@ -29,8 +30,9 @@ static void post(struct exchange *e)
     while (e->posted < e->n_receives && e->posted < e->retired + e->n_slots) {
         size_t slot = e->posted % e->n_slots;
         uint32_t page = e->needed[e->posted % e->n_needed];
-        MPI_Irecv(e->slots + slot * e->bytes, (int)e->bytes, MPI_BYTE, (int)division_owner(e->division, page),
-                  TAG_KEYS + (int)page, e->dist->comm, &e->receiving[slot]);
+        MPI_Irecv(e->slots + slot * e->bytes, (int)e->bytes, MPI_BYTE,
+                  (int)division_owner(e->division, page), TAG_KEYS + (int)page, e->dist->comm,
+                  &e->receiving[slot]);
         e->posted++;
     }
 }
@@ -40,7 +42,10 @@ void exchange_begin(struct exchange *e, struct dist *d, const struct division *d
 {
     const struct cache_shape *shape = cache->shape;
     uint32_t n_pages = division_end(division);
-    *e = (struct exchange){.dist = d, .division = division, .cache = cache, .every = every,
+    *e = (struct exchange){.dist = d,
+                           .division = division,
+                           .cache = cache,
+                           .every = every,
                            .bytes = cache_bytes(shape, CACHE_PAGE) / shape->n_layers};
     e->pages = allocate(n_pages, sizeof *e->pages);
     e->last = allocate((size_t)d->size, sizeof *e->last);
@@ -65,7 +70,8 @@ void exchange_send(struct exchange *e, uint32_t layer, uint32_t page)
         if (e->last[rank] <= page || layer >= layers_received(e, (uint32_t)rank))
             continue;
         e->sending = grow(e->sending, &e->sending_capacity, e->n_sending + 1, sizeof(MPI_Request));
-        MPI_Isend(bytes, (int)e->bytes, MPI_BYTE, rank, TAG_KEYS + (int)page, d->comm, &e->sending[e->n_sending++]);
+        MPI_Isend(bytes, (int)e->bytes, MPI_BYTE, rank, TAG_KEYS + (int)page, d->comm,
+                  &e->sending[e->n_sending++]);
         d->account.bytes_sent += e->bytes;
     }
     d->account.transfer += seconds_now() - begin;

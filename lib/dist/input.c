@@ -1,5 +1,6 @@
-/* The operands, read by rank 0.  Every change of a cache (a part of a page, a fork, a cut) is told to all ranks as
- * it is read, and the bytes go to the rank that has the page: so that no rank ever holds a whole cache. */
+/* The operands, read by rank 0.  Every change of a cache (a part of a page, a fork, a cut) is told
+ * to all ranks as it is read, and the bytes go to the rank that has the page: so that no rank ever
+ * holds a whole cache. */
 #include "dist/internal.h"
 
 #include <stdlib.h>
@@ -11,9 +12,9 @@ enum { SET_INPUT, SET_REUSED, SETS };
 /* A change of the cache of a sequence, `lane` of `set`. */
 struct change {
     uint32_t kind, set, lane;
-    uint32_t count;              /* APPEND: positions; SHARE, CUT: one past the last; DONE: lanes of the input */
+    uint32_t count; /* APPEND: positions; SHARE, CUT: one past the last; DONE: lanes of the input */
     uint32_t from_set, from_lane; /* SHARE */
-    uint64_t bytes;              /* APPEND */
+    uint64_t bytes;               /* APPEND */
 };
 
 /* The caches as this rank knows them, on rank 0 those of the lanes. */
@@ -53,14 +54,18 @@ struct reading {
 };
 
 /* In the place of cache_append. */
-static void place(void *context, struct lane *lane, uint32_t count, const uint8_t *bytes, bool lasting)
+static void place(void *context, struct lane *lane, uint32_t count, const uint8_t *bytes,
+                  bool lasting)
 {
     const struct reading *reading = context;
     struct caches *c = reading->caches;
     uint32_t owner = division_reader(lane->cache.n_positions / CACHE_PAGE, (uint32_t)c->dist->size);
     size_t size = cache_bytes(c->shape, count);
-    tell(c, (struct change){.kind = CHANGE_APPEND, .set = reading->set, .lane = (uint32_t)lane->tokens->index,
-                            .count = count, .bytes = size});
+    tell(c, (struct change){.kind = CHANGE_APPEND,
+                            .set = reading->set,
+                            .lane = (uint32_t)lane->tokens->index,
+                            .count = count,
+                            .bytes = size});
     if (owner == 0) {
         cache_append(&lane->cache, count, bytes, lasting);
         return;
@@ -69,7 +74,8 @@ static void place(void *context, struct lane *lane, uint32_t count, const uint8_
     cache_append_absent(&lane->cache, count);
 }
 
-static void read_stream(struct caches *c, uint32_t set, struct record_reader *reader, const struct model_facts *facts)
+static void read_stream(struct caches *c, uint32_t set, struct record_reader *reader,
+                        const struct model_facts *facts)
 {
     struct record record;
     struct state *state = c->state[set];
@@ -85,9 +91,12 @@ static void read_stream(struct caches *c, uint32_t set, struct record_reader *re
         if (record.type != RECORD_FORK)
             continue;
         struct lane *source = state_lane(state, load_u32(reader_used_payload(reader)));
-        tell(c, (struct change){.kind = source == lane ? CHANGE_CUT : CHANGE_SHARE, .set = set,
-                                .lane = (uint32_t)lane->tokens->index, .count = record.position,
-                                .from_set = set, .from_lane = (uint32_t)source->tokens->index});
+        tell(c, (struct change){.kind = source == lane ? CHANGE_CUT : CHANGE_SHARE,
+                                .set = set,
+                                .lane = (uint32_t)lane->tokens->index,
+                                .count = record.position,
+                                .from_set = set,
+                                .from_lane = (uint32_t)source->tokens->index});
     }
     state->place = NULL;
 }
@@ -99,15 +108,21 @@ static void reuse(struct caches *c, bool verbose)
     for (uint32_t i = 0; i < state->n_lanes; i++) {
         struct lane *lane = state->lane[i];
         const struct lane *best;
-        uint32_t length = lane->cache.n_positions == 0 ? prefill_reusable(lane, c->state[SET_REUSED], &best) : 0;
+        uint32_t length =
+            lane->cache.n_positions == 0 ? prefill_reusable(lane, c->state[SET_REUSED], &best) : 0;
         if (length > 0) {
             cache_share(&lane->cache, &best->cache, length);
             lane->cache.shape = c->shape; /* the other state goes */
-            tell(c, (struct change){.kind = CHANGE_SHARE, .set = SET_INPUT, .lane = i, .count = length,
-                                    .from_set = SET_REUSED, .from_lane = (uint32_t)best->tokens->index});
+            tell(c, (struct change){.kind = CHANGE_SHARE,
+                                    .set = SET_INPUT,
+                                    .lane = i,
+                                    .count = length,
+                                    .from_set = SET_REUSED,
+                                    .from_lane = (uint32_t)best->tokens->index});
         }
         if (verbose)
-            warn("sequence %u: %u of %u positions reused", lane->tokens->id, length, lane_end(lane));
+            warn("sequence %u: %u of %u positions reused", lane->tokens->id, length,
+                 lane_end(lane));
     }
 }
 
@@ -134,8 +149,8 @@ static void leave_out_dropped(struct caches *c, struct state *state)
     state_leave_out_dropped(state);
 }
 
-static void read_all_streams(struct caches *c, struct input *input, const struct engine *engine, const char *reuse_path,
-                             char **operands, int n_operands)
+static void read_all_streams(struct caches *c, struct input *input, const struct engine *engine,
+                             const char *reuse_path, char **operands, int n_operands)
 {
     struct state old;
     struct record_reader *old_reader = NULL;
@@ -176,7 +191,8 @@ static void append(struct caches *c, const struct change *change)
         c->buffer = allocate_aligned((size_t)change->bytes, 1);
         c->buffer_size = (size_t)change->bytes;
     }
-    MPI_Recv(c->buffer, (int)change->bytes, MPI_BYTE, 0, TAG_INPUT, c->dist->comm, MPI_STATUS_IGNORE);
+    MPI_Recv(c->buffer, (int)change->bytes, MPI_BYTE, 0, TAG_INPUT, c->dist->comm,
+             MPI_STATUS_IGNORE);
     cache_append(cache, change->count, c->buffer, false);
 }
 
@@ -201,7 +217,8 @@ static size_t follow(struct caches *c)
             append(c, &change);
             break;
         case CHANGE_SHARE:
-            cache_share(cache_of(c, change.set, change.lane), cache_of(c, change.from_set, change.from_lane), change.count);
+            cache_share(cache_of(c, change.set, change.lane),
+                        cache_of(c, change.from_set, change.from_lane), change.count);
             break;
         case CHANGE_CUT:
             cache_cut(cache_of(c, change.set, change.lane), change.count);
@@ -233,8 +250,8 @@ static void share_tokens(struct part *part, struct dist *d)
     MPI_Bcast(part->tokens, (int)part->end, MPI_UINT32_T, 0, d->comm);
 }
 
-void input_read(struct input *input, struct dist *d, const struct engine *engine, const char *reuse_path,
-                char **operands, int n_operands)
+void input_read(struct input *input, struct dist *d, const struct engine *engine,
+                const char *reuse_path, char **operands, int n_operands)
 {
     struct caches caches = {.dist = d, .shape = &model_hyperparameters(engine->model)->cache};
     *input = (struct input){0};

@@ -1,5 +1,5 @@
-/* Pages and logits to the output, in the order in which one process writes them: by rank 0, which gets the others'
- * pages a few at a time, or (--parallel-write) each page by its rank. */
+/* Pages and logits to the output, in the order in which one process writes them: by rank 0, which
+ * gets the others' pages a few at a time, or (--parallel-write) each page by its rank. */
 #include "dist/internal.h"
 
 #include <fcntl.h>
@@ -35,7 +35,9 @@ static void open_shared(struct sink *s)
     int code = MPI_File_open(s->dist->comm, name, MPI_MODE_WRONLY, MPI_INFO_NULL, &s->file);
     struct error error;
     if (code != MPI_SUCCESS)
-        error_set(&error, STATUS_SYSTEM, "%s: cannot open it; --parallel-write wants a file system that all ranks share", name);
+        error_set(&error, STATUS_SYSTEM,
+                  "%s: cannot open it; --parallel-write wants a file system that all ranks share",
+                  name);
     dist_agree(s->dist, code == MPI_SUCCESS, &error);
 }
 
@@ -48,10 +50,12 @@ static void write_at(struct sink *s, uint64_t offset, const void *bytes, size_t 
     int code = MPI_File_write_at(s->file, (MPI_Offset)offset, bytes, (int)size, MPI_BYTE, &status);
     if (code == MPI_SUCCESS)
         MPI_Get_count(&status, MPI_BYTE, &written);
-    check_file(s, code == MPI_SUCCESS && written != (int)size ? MPI_ERR_NO_SPACE : code, "cannot write");
+    check_file(s, code == MPI_SUCCESS && written != (int)size ? MPI_ERR_NO_SPACE : code,
+               "cannot write");
 }
 
-/* Open MPI gives rank 0 a terminal of its own as standard output; where that leads is the launcher's. */
+/* Open MPI gives rank 0 a terminal of its own as standard output; where that leads is the
+ * launcher's. */
 static bool launcher_writes_to_terminal(void)
 {
     char path[64];
@@ -68,7 +72,9 @@ static bool launcher_writes_to_terminal(void)
 
 void sink_open(struct sink *s, struct dist *d, const struct prefill_options *options)
 {
-    *s = (struct sink){.dist = d, .parallel = options->parallel_write, .every = options->logits == 1,
+    *s = (struct sink){.dist = d,
+                       .parallel = options->parallel_write,
+                       .every = options->logits == 1,
                        .writer = {.compress = options->compress}};
     s->writer.output = &s->output;
     if (d->rank > 0)
@@ -77,7 +83,8 @@ void sink_open(struct sink *s, struct dist *d, const struct prefill_options *opt
         output_open_visible(&s->output, options->output);
     else
         output_open(&s->output, options->output, true,
-                    options->force || (prefill_launched_ranks() > 1 && !launcher_writes_to_terminal()));
+                    options->force ||
+                        (prefill_launched_ranks() > 1 && !launcher_writes_to_terminal()));
     record_writer_report_errors(&s->writer);
 }
 
@@ -107,8 +114,8 @@ struct writing {
     struct part *part;
     const struct division *division;
     struct model_pass *pass;
-    uint8_t *packed; /* a page that is not complete */
-    float *logits;   /* (CACHE_PAGE, n_logits), where all are written */
+    uint8_t *packed;  /* a page that is not complete */
+    float *logits;    /* (CACHE_PAGE, n_logits), where all are written */
     uint64_t *offset; /* (pages) of the CACHE records in the file that all write into */
     /* rank 0: the pages of others, received in ascending order */
     uint8_t *window; /* (WINDOW, page) */
@@ -129,7 +136,8 @@ static bool is_ours(const struct writing *w, uint32_t page)
 
 static const uint8_t *our_page(const struct writing *w, uint32_t page)
 {
-    return cache_packed(w->part->cache, page_begin(page), page_end(w->division, page) - page_begin(page), w->packed);
+    return cache_packed(w->part->cache, page_begin(page),
+                        page_end(w->division, page) - page_begin(page), w->packed);
 }
 
 /* Logits of the positions of our page that were evaluated. */
@@ -152,7 +160,8 @@ static void ask(struct writing *w)
             continue;
         size_t slot = w->asked++ % WINDOW;
         MPI_Irecv(w->window + slot * size, (int)page_bytes(w, w->next), MPI_BYTE,
-                  (int)division_owner(w->division, w->next), TAG_PAGE, w->sink->dist->comm, &w->request[slot]);
+                  (int)division_owner(w->division, w->next), TAG_PAGE, w->sink->dist->comm,
+                  &w->request[slot]);
     }
 }
 
@@ -184,12 +193,14 @@ static void write_page(struct writing *w, uint32_t page)
         w->offset[page] = leave_room(s, page_bytes(w, page));
     } else {
         const uint8_t *bytes = is_ours(w, page) ? our_page(w, page) : take(w);
-        record_write(&s->writer, state_cache_record(s->facts, lane->tokens->id, begin, end), bytes, page_bytes(w, page));
+        record_write(&s->writer, state_cache_record(s->facts, lane->tokens->id, begin, end), bytes,
+                     page_bytes(w, page));
     }
     state_write_tokens(&s->writer, s->facts, lane, begin, end);
 }
 
-/* As advance_every in lib/stage: the logits of a page's last position wait for the tokens of the next page. */
+/* As advance_every in lib/stage: the logits of a page's last position wait for the tokens of the
+ * next page. */
 static void write_page_logits(struct writing *w, uint32_t page)
 {
     struct sink *s = w->sink;
@@ -200,14 +211,15 @@ static void write_page_logits(struct writing *w, uint32_t page)
         make_logits(w, page, w->logits);
     } else {
         MPI_Request request;
-        MPI_Irecv(w->logits, (int)((end - first) * n_logits), MPI_FLOAT, (int)division_owner(w->division, page),
-                  TAG_LOGITS, s->dist->comm, &request);
+        MPI_Irecv(w->logits, (int)((end - first) * n_logits), MPI_FLOAT,
+                  (int)division_owner(w->division, page), TAG_LOGITS, s->dist->comm, &request);
         dist_wait(s->dist, &request);
     }
     if (first > w->division->held)
         state_write_logits(&s->writer, s->facts, lane->tokens->id, first - 1, lane->logits, true);
     for (uint32_t p = first; p + 1 < end; p++)
-        state_write_logits(&s->writer, s->facts, lane->tokens->id, p, w->logits + (p - first) * n_logits, true);
+        state_write_logits(&s->writer, s->facts, lane->tokens->id, p,
+                           w->logits + (p - first) * n_logits, true);
     memcpy(lane->logits, w->logits + (end - 1 - first) * n_logits, n_logits * sizeof *lane->logits);
 }
 
@@ -216,12 +228,14 @@ static void write_all(struct writing *w)
     struct sink *s = w->sink;
     struct lane *lane = w->part->lane;
     struct error error;
-    uint32_t first = division_first(w->division), n = division_end(w->division), end = w->division->end;
+    uint32_t first = division_first(w->division), n = division_end(w->division),
+             end = w->division->end;
     bool fresh = w->division->held < end;
     if (!s->begun) /* not before there is more: MODEL alone is a whole stream */
         state_write_model(&s->writer, s->facts);
     s->begun = true;
-    if (fresh && !s->every && !model_pass_logits(w->pass, row_of(s->dist, w->division, end - 1), 1, lane->logits, &error))
+    if (fresh && !s->every &&
+        !model_pass_logits(w->pass, row_of(s->dist, w->division, end - 1), 1, lane->logits, &error))
         dist_fail(s->dist, &error);
     w->window = allocate_aligned(WINDOW, cache_bytes(w->part->cache->shape, CACHE_PAGE));
     for (uint32_t page = 0; page < n; page++) {
@@ -243,13 +257,15 @@ static void send_all(struct writing *w)
         if (!is_ours(w, page))
             continue;
         if (!s->parallel) {
-            MPI_Ssend(our_page(w, page), (int)page_bytes(w, page), MPI_BYTE, 0, TAG_PAGE, s->dist->comm);
+            MPI_Ssend(our_page(w, page), (int)page_bytes(w, page), MPI_BYTE, 0, TAG_PAGE,
+                      s->dist->comm);
             s->dist->account.bytes_sent += page_bytes(w, page);
         }
         if (w->logits && page >= division_first(w->division)) {
             make_logits(w, page, w->logits);
             size_t rows = page_end(w->division, page) - page_fresh(w->division, page);
-            MPI_Ssend(w->logits, (int)(rows * s->facts->n_logits), MPI_FLOAT, 0, TAG_LOGITS, s->dist->comm);
+            MPI_Ssend(w->logits, (int)(rows * s->facts->n_logits), MPI_FLOAT, 0, TAG_LOGITS,
+                      s->dist->comm);
         }
     }
 }
@@ -264,7 +280,8 @@ static void write_ours_at(struct writing *w, uint32_t sequence)
         uint8_t header[RECORD_HEADER];
         const uint8_t *bytes = our_page(w, page);
         size_t size = page_bytes(w, page);
-        struct record record = state_cache_record(s->facts, sequence, page_begin(page), page_end(w->division, page));
+        struct record record =
+            state_cache_record(s->facts, sequence, page_begin(page), page_end(w->division, page));
         record.length = record.raw_length = size;
         record.payload_crc = crc32_update(0, bytes, size);
         record_encode(&record, header);
@@ -274,7 +291,8 @@ static void write_ours_at(struct writing *w, uint32_t sequence)
     }
 }
 
-void sink_part(struct sink *s, struct part *part, const struct division *division, struct model_pass *pass)
+void sink_part(struct sink *s, struct part *part, const struct division *division,
+               struct model_pass *pass)
 {
     struct writing w = {.sink = s, .part = part, .division = division, .pass = pass};
     uint32_t n = division_end(division), sequence = 0;

@@ -23,7 +23,8 @@ static void open_same(struct dist *d, struct engine *engine, struct engine_optio
     struct error error;
     int cpus = threads_available(), share = dist_cpus(d);
     if (options.threads > cpus)
-        warn("%d threads, but this rank may use %d CPU%s; see --bind-to in mpirun(1)", (int)options.threads, cpus, cpus > 1 ? "s" : "");
+        warn("%d threads, but this rank may use %d CPU%s; see --bind-to in mpirun(1)",
+             (int)options.threads, cpus, cpus > 1 ? "s" : "");
     if (!options.threads)
         options.threads = share;
     bool ok = engine_try_open(engine, &options, &error);
@@ -32,17 +33,20 @@ static void open_same(struct dist *d, struct engine *engine, struct engine_optio
     struct model_facts first = engine->facts;
     MPI_Bcast(&first, sizeof first, MPI_BYTE, 0, d->comm);
     const struct model_facts *f = &engine->facts;
-    if (f->model_fingerprint != first.model_fingerprint || f->vocabulary_fingerprint != first.vocabulary_fingerprint)
+    if (f->model_fingerprint != first.model_fingerprint ||
+        f->vocabulary_fingerprint != first.vocabulary_fingerprint)
         ok = error_set(&error, STATUS_INPUT,
-                       "model '%s' has fingerprint %08x and vocabulary %08x, that of rank 0 is '%s' with %08x and %08x",
-                       f->name, f->model_fingerprint, f->vocabulary_fingerprint, first.name, first.model_fingerprint,
-                       first.vocabulary_fingerprint);
+                       "model '%s' has fingerprint %08x and vocabulary %08x, that of rank 0 is "
+                       "'%s' with %08x and %08x",
+                       f->name, f->model_fingerprint, f->vocabulary_fingerprint, first.name,
+                       first.model_fingerprint, first.vocabulary_fingerprint);
     else if (!model_facts_agree(f, &first, &error))
         ok = error_prefix(&error, "not as on rank 0");
     dist_agree(d, ok, &error);
 }
 
-void dist_prefill(struct dist *d, const struct prefill_options *options, char **operands, int n_operands)
+void dist_prefill(struct dist *d, const struct prefill_options *options, char **operands,
+                  int n_operands)
 {
     struct engine engine;
     struct sink sink;

@@ -26,7 +26,8 @@ static void listen_for_errors(struct dist *d)
 {
     d->failing = MPI_REQUEST_NULL;
     if (d->rank == 0)
-        MPI_Irecv(&d->failure, sizeof d->failure, MPI_BYTE, MPI_ANY_SOURCE, TAG_ERROR, d->comm, &d->failing);
+        MPI_Irecv(&d->failure, sizeof d->failure, MPI_BYTE, MPI_ANY_SOURCE, TAG_ERROR, d->comm,
+                  &d->failing);
 }
 
 static void stop_listening(struct dist *d)
@@ -57,7 +58,8 @@ struct dist *dist_start(void)
     struct dist *d = dist_new(comm);
     on_exit(abort_others, d);
     if (d->size == 1 && prefill_launched_ranks() > 1)
-        die(STATUS_SYSTEM, "the launcher started %d ranks, but MPI sees one: they are not of the same MPI",
+        die(STATUS_SYSTEM,
+            "the launcher started %d ranks, but MPI sees one: they are not of the same MPI",
             prefill_launched_ranks());
     if (d->rank > 0) {
         char name[160];
@@ -126,7 +128,8 @@ void dist_meet(struct dist *d)
 static void name_rank(const struct dist *d, const struct error *error, struct failure *failure)
 {
     failure->status = (int32_t)error->status;
-    snprintf(failure->text, sizeof failure->text, "rank %d on %s: %.400s", d->rank, d->account.host, error->text);
+    snprintf(failure->text, sizeof failure->text, "rank %d on %s: %.400s", d->rank, d->account.host,
+             error->text);
 }
 
 void dist_fail(struct dist *d, const struct error *error)
@@ -163,7 +166,8 @@ void dist_agree(struct dist *d, bool ok, const struct error *error)
 
 /* ---- CPUs ------------------------------------------------------------------------------------ */
 
-/* Where the ranks of a machine may use the same CPUs (--bind-to none), each gets its part of them. */
+/* Where the ranks of a machine may use the same CPUs (--bind-to none), each gets its part of them.
+ */
 int dist_cpus(const struct dist *d)
 {
     MPI_Comm local;

@@ -156,7 +156,8 @@ static void work_multiply(void *context, int thread, size_t begin, size_t end)
         if (from < to) {
             uint32_t first = (uint32_t)(from - group) * 16;
             uint32_t stop = to == next ? w->rows : (uint32_t)(to - group) * 16;
-            multiply_for(m->kernel, w->type)(w, x_of(m, i), product->y, product->stride, first, stop);
+            multiply_for(m->kernel, w->type)(w, x_of(m, i), product->y, product->stride, first,
+                                             stop);
         }
         group = next;
     }

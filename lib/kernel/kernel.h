@@ -5,8 +5,8 @@
  * bit, for any number of rows, threads and any split of the work.  The rules are design section 4:
  *
  *   - no sum crosses a thread: work is divided by output, never by the reduced dimension;
- *   - F32, F16, BF16 weights: lane l of sixteen sums the k = l (mod 16) in ascending order, one fused
- *     multiply-add each; then lanes fold l += l+8, l+4, l+2, l+1.  Sums of the norms: same shape;
+ *   - F32, F16, BF16 weights: lane l of sixteen sums the k = l (mod 16) in ascending order, one
+ * fused multiply-add each; then lanes fold l += l+8, l+4, l+2, l+1.  Sums of the norms: same shape;
  *   - quantised weights: activations are quantised in the weight's own blocks, products of a block
  *     are summed in integers, blocks accumulate in ascending order, one fused multiply-add each;
  *   - attention: see kernel_attend.
@@ -24,8 +24,8 @@ enum kernel_level { KERNEL_GENERIC, KERNEL_AVX2, KERNEL_AVX512, KERNEL_AMX };
 struct kernel; /* tables of functions for one level */
 
 /* The best level of this CPU, or the one that UNROLL_CPU names (generic, avx2, avx512, amx).
- * An unknown name or a level that this CPU lacks is an error (STATUS_USAGE) that lists what there is.
- * AMX asks the kernel of the system for permission to use tiles. */
+ * An unknown name or a level that this CPU lacks is an error (STATUS_USAGE) that lists what there
+ * is. AMX asks the kernel of the system for permission to use tiles. */
 const struct kernel *kernel_choose(struct error *error);
 /* The given level, or NULL where this CPU lacks it; for tests. */
 const struct kernel *kernel_at(enum kernel_level level);
@@ -49,11 +49,11 @@ size_t matrix_row_bytes(const struct matrix *matrix);
 /* Row `row`, either layout, as f32: out (cols). */
 void matrix_row_f32(const struct matrix *matrix, uint32_t row, float *out);
 
-/* The interleaved layout: panels of sixteen rows, the last filled up with zeros; in a panel the blocks
- * in their order; and in a block its units in their order, each as sixteen units, one of each row.
- * Units are 4 bytes long, but 2 for the f16 fields (d, m, dmin) and the high bits of IQ4_XS's scales,
- * all of which lie at the beginning or the end of a block.  So a Q8_0 panel's block is 16 d, then 8 times
- * 16 times 4 q. */
+/* The interleaved layout: panels of sixteen rows, the last filled up with zeros; in a panel the
+ * blocks in their order; and in a block its units in their order, each as sixteen units, one of
+ * each row. Units are 4 bytes long, but 2 for the f16 fields (d, m, dmin) and the high bits of
+ * IQ4_XS's scales, all of which lie at the beginning or the end of a block.  So a Q8_0 panel's
+ * block is 16 d, then 8 times 16 times 4 q. */
 bool matrix_can_interleave(enum tensor_type type);
 size_t matrix_interleaved_bytes(const struct matrix *matrix);
 /* out (matrix_interleaved_bytes); `in` is plain. */
@@ -74,8 +74,8 @@ struct product {
     float *y;
     size_t stride;
 };
-/* Computes several products of the same x in one go (q, k, v; gate, up).  Block scales of x that are
- * not finite give NaN outputs, on every level alike; the caller checks its residuals. */
+/* Computes several products of the same x in one go (q, k, v; gate, up).  Block scales of x that
+ * are not finite give NaN outputs, on every level alike; the caller checks its residuals. */
 void kernel_multiply(const struct kernel *kernel, struct threads *threads,
                      const struct product *products, size_t n_products, struct activations *x);
 
@@ -89,7 +89,8 @@ void kernel_multiply_each(const struct kernel *kernel, struct threads *threads,
 /* y = x / sqrt(mean(x^2) + epsilon) * w   (n); the mean's sum in sixteen lanes; w may be NULL. */
 void kernel_rms_norm(const struct kernel *kernel, float *y, const float *x, const float *w,
                      uint32_t n, float epsilon);
-/* Layer normalisation (arXiv 1607.06450): y = fma((x - mean) * f, w, b), f = 1 / sqrt(mean((x - mean)^2)
+/* Layer normalisation (arXiv 1607.06450): y = fma((x - mean) * f, w, b), f = 1 / sqrt(mean((x -
+ * mean)^2)
  * + epsilon)  (n); both sums in sixteen lanes. */
 void kernel_layer_norm(const struct kernel *kernel, float *y, const float *x, const float *w,
                        const float *b, uint32_t n, float epsilon);
@@ -128,7 +129,8 @@ size_t kernel_find_not_finite(const struct kernel *kernel, const float *x, size_
 /* One layer's attention over paged keys and values.  In each page of a sequence lie, for this
  * layer, at byte key_offset: keys (n_kv_heads, key_dim, KERNEL_PAGE), and at byte value_offset:
  * values (n_kv_heads, KERNEL_PAGE, value_dim); elements F16 or F32.  Keys are stored transposed, so
- * scores and outputs are both "row of factors times rows of 64".  Both offsets are multiples of 64 bytes. */
+ * scores and outputs are both "row of factors times rows of 64".  Both offsets are multiples of 64
+ * bytes. */
 struct attention {
     uint32_t n_heads, n_kv_heads, key_dim, value_dim; /* n_heads a multiple of n_kv_heads */
     enum tensor_type element;                         /* TENSOR_F16 or TENSOR_F32 */
@@ -136,8 +138,9 @@ struct attention {
     float scale;   /* of the scores */
     float softcap; /* 0: none; otherwise score = softcap * tanh(score / softcap) */
 };
-/* One query row: the pages of its sequence and the positions it sees, [first, end), first < end.  All
- * KERNEL_PAGE positions of a page that holds one of them must be readable; what lies at others is not used. */
+/* One query row: the pages of its sequence and the positions it sees, [first, end), first < end.
+ * All KERNEL_PAGE positions of a page that holds one of them must be readable; what lies at others
+ * is not used. */
 struct attention_row {
     const uint8_t *const *pages;
     uint32_t first, end;
@@ -145,10 +148,9 @@ struct attention_row {
 /* out (n_rows, n_heads, value_dim) from q (n_rows, n_heads, key_dim).
  *
  * Canonical order, for each row and head: for each page, over its visible keys j in [lo, hi) only:
- *   s[j]  = accumulate d ascending from +0, s = fma(q[d], k[d][j], s); then s *= scale; then softcap
- *   m     = max s[j];  p[j] = exact_exp(s[j] - m)
- *   l     = sum of p[j]: sixteen lanes by j mod 16 ascending j, then the fold
- *   o[d]  = accumulate j ascending from +0, o = fma(p[j], v[j][d], o)
+ *   s[j]  = accumulate d ascending from +0, s = fma(q[d], k[d][j], s); then s *= scale; then
+ * softcap m     = max s[j];  p[j] = exact_exp(s[j] - m) l     = sum of p[j]: sixteen lanes by j mod
+ * 16 ascending j, then the fold o[d]  = accumulate j ascending from +0, o = fma(p[j], v[j][d], o)
  * Pages merge in ascending order into (M, L, O), beginning with the first page's own (m, l, o):
  *   M' = max(M, m); a = exact_exp(M - M'); b = exact_exp(m - M');
  *   L = fma(l, b, L * a); O[d] = fma(o[d], b, O[d] * a)

@@ -377,7 +377,8 @@ INLINE void multiply_short(bool min, const struct tile_task *t)
             _tile_dpbsud(sum, x, w);                                                               \
     } while (0)
 
-/* A block of 256 of one or two panels: in the tiles 0 to 3 low and high of each, in 5 and 7 the mins. */
+/* A block of 256 of one or two panels: in the tiles 0 to 3 low and high of each, in 5 and 7 the
+ * mins. */
 INLINE void products_long(enum tensor_type type, const struct tile_task *t, unsigned group)
 {
     const uint8_t *x = t->x + group * t->step * 4 * TILE;
@@ -437,7 +438,8 @@ INLINE void store_long(enum tensor_type type, bool two, float *sums)
     BARRIER();
 }
 
-/* Group after group, the tiles working on the next one while the sums of one are scaled and added. */
+/* Group after group, the tiles working on the next one while the sums of one are scaled and added.
+ */
 INLINE void multiply_long(enum tensor_type type, const struct tile_task *t)
 {
     _Alignas(64) float sums[2][2 * 3 * 256];

@@ -12,21 +12,21 @@ typedef void multiply_range(const struct matrix *w, const struct activations *x,
 /* One page of keys and values of one KV head, for some rows (a row here is one query head at one
  * position).  The page is summed as kernel_attend says, and merged into the rows' state. */
 struct attend_page {
-    const void *keys;     /* (key_dim, KERNEL_PAGE) */
-    const void *values;   /* (KERNEL_PAGE, value_dim) */
-    bool half;            /* both F16; otherwise F32 */
-    bool first;           /* the rows have no state yet: it begins with this page */
+    const void *keys;   /* (key_dim, KERNEL_PAGE) */
+    const void *values; /* (KERNEL_PAGE, value_dim) */
+    bool half;          /* both F16; otherwise F32 */
+    bool first;         /* the rows have no state yet: it begins with this page */
     uint32_t key_dim, value_dim;
     float scale, softcap;
-    const void *next_keys; /* those of the page to come */
+    const void *next_keys;         /* those of the page to come */
     size_t key_bytes, value_bytes; /* to ask for ahead, of next_keys and values; 0: nothing */
     uint32_t n_rows;
     const uint32_t *from, *to; /* (n_rows): visible keys of the page, at least one */
-    const float *q;       /* (n_rows, key_dim); readable for ATTEND_SLACK rows more */
-    float *scores;        /* (n_rows + ATTEND_SLACK, KERNEL_PAGE): scratch */
-    float *factors;       /* (2, n_rows): scratch */
-    float *largest, *sum; /* (n_rows): M and L */
-    float *out;           /* (n_rows, value_dim): O */
+    const float *q;            /* (n_rows, key_dim); readable for ATTEND_SLACK rows more */
+    float *scores;             /* (n_rows + ATTEND_SLACK, KERNEL_PAGE): scratch */
+    float *factors;            /* (2, n_rows): scratch */
+    float *largest, *sum;      /* (n_rows): M and L */
+    float *out;                /* (n_rows, value_dim): O */
 };
 #define ATTEND_SLACK 11
 
@@ -58,19 +58,20 @@ struct float_ops {
  * quant.h for the arithmetic. */
 struct quantised {
     bool made;
-    uint32_t block;   /* 32 or 256 */
-    size_t stride;    /* distance between rows of q, in bytes */
-    size_t n_blocks;  /* in a row */
-    int8_t *q;        /* (rows, stride) */
-    float *d;         /* (rows, n_blocks): scales; a NaN where the block is not finite */
-    float *sum;       /* (rows, n_blocks): sums of q; made for blocks of 32 only, as are: */
-    int32_t *minus;   /* (rows, n_blocks): the same, times -128 */
-    int16_t *sums_16; /* (rows, cols / 16): sums of each 16 of q; made for blocks of 256 only, as: */
+    uint32_t block;  /* 32 or 256 */
+    size_t stride;   /* distance between rows of q, in bytes */
+    size_t n_blocks; /* in a row */
+    int8_t *q;       /* (rows, stride) */
+    float *d;        /* (rows, n_blocks): scales; a NaN where the block is not finite */
+    float *sum;      /* (rows, n_blocks): sums of q; made for blocks of 32 only, as are: */
+    int32_t *minus;  /* (rows, n_blocks): the same, times -128 */
+    int16_t
+        *sums_16; /* (rows, cols / 16): sums of each 16 of q; made for blocks of 256 only, as: */
     int16_t *sums_32; /* (rows, cols / 32) */
     /* The same once more for AMX, or NULL: sixteen rows and one block together (quant_amx.c). */
     uint8_t *tiles, *sum_tiles;
     float *tile_d, *tile_sum; /* (rows / 16, n_blocks, 16) */
-    size_t capacity;  /* bytes in `memory`, which holds all of the above */
+    size_t capacity;          /* bytes in `memory`, which holds all of the above */
     uint8_t *memory;
 };
 struct activations {
@@ -86,7 +87,7 @@ void activations_prepare(const struct kernel *kernel, struct threads *threads,
 struct quant_ops {
     /* Quantises rows [begin, end) of x into `out`, whose memory is there. */
     void (*quantise)(const struct activations *x, struct quantised *out, size_t begin, size_t end);
-    multiply_range *multiply[31]; /* by tensor type; NULL where the type is not quantised */
+    multiply_range *multiply[31];         /* by tensor type; NULL where the type is not quantised */
     uint32_t tile_rows_32, tile_rows_256; /* rows of x from which on tiles are made; 0: never */
 };
 

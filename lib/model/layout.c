@@ -1,7 +1,7 @@
-/* The kept layout: the matrices of a model with their rows interleaved (kernel.h), made once, in a file that
- * every process maps.  $XDG_CACHE_HOME/unroll/FINGERPRINT.layout holds a header of 64 bytes and the matrices in
- * the order of the forward pass, each at a multiple of 4096.  Both layouts give the same bits, so whether the file is
- * there shows in the time alone. */
+/* The kept layout: the matrices of a model with their rows interleaved (kernel.h), made once, in a
+ * file that every process maps.  $XDG_CACHE_HOME/unroll/FINGERPRINT.layout holds a header of 64
+ * bytes and the matrices in the order of the forward pass, each at a multiple of 4096.  Both
+ * layouts give the same bits, so whether the file is there shows in the time alone. */
 #include "model/internal.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ static void collect(struct layout *l, struct model *m)
     for (uint32_t i = 0; i < m->hyper.n_layers; i++) {
         struct layer *layer = &m->layers[i];
         struct matrix *all[] = {&layer->query, &layer->key, &layer->value, &layer->output,
-                                &layer->gate, &layer->up, &layer->down, &layer->experts.router};
+                                &layer->gate,  &layer->up,  &layer->down,  &layer->experts.router};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             collect_matrix(l, all[k]);
         for (uint32_t k = 0; k < m->hyper.experts.n; k++) {
@@ -72,7 +72,8 @@ static bool make_header(struct layout *l, const struct model *m, const struct gg
     store_u64(l->header + 24, (uint64_t)status.st_size);
     store_u64(l->header + 32, (uint64_t)status.st_mtim.tv_sec);
     store_u64(l->header + 40, (uint64_t)status.st_mtim.tv_nsec);
-    /* The time of change cannot be set back; with device and inode it tells a file that was touched up. */
+    /* The time of change cannot be set back; with device and inode it tells a file that was touched
+     * up. */
     store_u32(l->header + 48, (uint32_t)status.st_ctim.tv_sec ^ (uint32_t)status.st_ctim.tv_nsec);
     store_u64(l->header + 52, (uint64_t)status.st_ino ^ (uint64_t)status.st_dev << 32);
     store_u32(l->header + 60, crc32_update(0, l->header, 60));
@@ -131,8 +132,8 @@ static void interleave(void *context, int thread, size_t begin, size_t end)
         matrix_interleave(job->layout->matrix[i], job->bytes + job->layout->offset[i]);
 }
 
-/* A file without a name in the folder of the layouts, so that whatever ends this process leaves nothing; where the file
- * system has no such files, one with the temporary name. */
+/* A file without a name in the folder of the layouts, so that whatever ends this process leaves
+ * nothing; where the file system has no such files, one with the temporary name. */
 static int open_nameless(const struct layout *l, const char *temporary, bool *named)
 {
     char folder[4200];
@@ -142,8 +143,8 @@ static int open_nameless(const struct layout *l, const char *temporary, bool *na
     return fd >= 0 ? fd : open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }
 
-/* Fills a file and gives it its name when it is complete; space is reserved first, so that a full disk is an
- * error here and never a fault.  Returns 0 or an errno. */
+/* Fills a file and gives it its name when it is complete; space is reserved first, so that a full
+ * disk is an error here and never a fault.  Returns 0 or an errno. */
 static int write_file(const struct layout *l, struct threads *threads)
 {
     char temporary[4300], self[64];
@@ -153,7 +154,8 @@ static int write_file(const struct layout *l, struct threads *threads)
     if (fd < 0)
         return errno;
     int reason = posix_fallocate(fd, 0, (off_t)l->bytes);
-    uint8_t *bytes = reason ? MAP_FAILED : mmap(NULL, l->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    uint8_t *bytes =
+        reason ? MAP_FAILED : mmap(NULL, l->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (!reason && bytes == MAP_FAILED)
         reason = errno;
     if (!reason) {
@@ -163,7 +165,8 @@ static int write_file(const struct layout *l, struct threads *threads)
         munmap(bytes, l->bytes);
         snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
         /* On the disk before it has its name: a header must not outlive its data in a crash. */
-        if (fdatasync(fd) || (!named && linkat(AT_FDCWD, self, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW)) ||
+        if (fdatasync(fd) ||
+            (!named && linkat(AT_FDCWD, self, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW)) ||
             rename(temporary, l->path))
             reason = errno;
     }
@@ -192,7 +195,8 @@ static bool make(struct layout *l, struct model *m, const struct gguf *gguf, boo
     return !reason && (l->matrix[0]->interleaved || use(l));
 }
 
-bool layout_apply(struct model *m, const struct gguf *gguf, enum model_repack repack, struct error *error)
+bool layout_apply(struct model *m, const struct gguf *gguf, enum model_repack repack,
+                  struct error *error)
 {
     struct layout l = {0};
     bool must = repack == MODEL_REPACK_ONLY, done = false;
@@ -207,6 +211,8 @@ bool layout_apply(struct model *m, const struct gguf *gguf, enum model_repack re
     free(l.matrix);
     free(l.offset);
     if (must && !done)
-        return error_set(error, STATUS_SYSTEM, "--repack only: the interleaved layout cannot be made (in $XDG_CACHE_HOME/unroll)");
+        return error_set(
+            error, STATUS_SYSTEM,
+            "--repack only: the interleaved layout cannot be made (in $XDG_CACHE_HOME/unroll)");
     return true;
 }

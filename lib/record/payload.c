@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIELD(name, member, kind, may_differ) {name, offsetof(struct model_facts, member), kind, may_differ}
+#define FIELD(name, member, kind, may_differ)                                                      \
+    {                                                                                              \
+        name, offsetof(struct model_facts, member), kind, may_differ                               \
+    }
 const struct model_field model_fields[] = {
     FIELD("layers", n_layers, FACT_NUMBER, false),
     FIELD("KV heads", n_kv_heads, FACT_NUMBER, false),
@@ -28,7 +31,6 @@ const struct model_field model_fields[] = {
 const size_t n_model_fields = sizeof model_fields / sizeof *model_fields;
 
 #define MAX_EOG (sizeof((struct model_facts *)0)->eog / sizeof(uint32_t))
-
 
 /* The bits of a field; reals are f32. */
 static uint32_t field_bits(const struct model_facts *facts, const struct model_field *field)
@@ -86,50 +88,55 @@ size_t model_facts_encode(const struct model_facts *facts, uint8_t *bytes)
 /* Sizes that later arithmetic relies on. */
 static bool check_facts(const struct model_facts *f, struct error *error)
 {
-    static const char *const names[] = {"layers", "KV heads", "key dimension", "value dimension", "logits",
-                                        "vocabulary", "context"};
-    const uint32_t sizes[] = {f->n_layers, f->n_kv_heads, f->key_dim, f->value_dim, f->n_logits,
-                              f->n_vocabulary, f->n_context};
-    const uint32_t limits[] = {1u << 12, 1u << 12, 1u << 14, 1u << 14, RECORD_MAX_VOCABULARY,
-                               f->n_logits, RECORD_MAX_TOKENS};
+    static const char *const names[] = {"layers", "KV heads",   "key dimension", "value dimension",
+                                        "logits", "vocabulary", "context"};
+    const uint32_t sizes[] = {f->n_layers, f->n_kv_heads,   f->key_dim,  f->value_dim,
+                              f->n_logits, f->n_vocabulary, f->n_context};
+    const uint32_t limits[] = {
+        1u << 12,    1u << 12,         1u << 14, 1u << 14, RECORD_MAX_VOCABULARY,
+        f->n_logits, RECORD_MAX_TOKENS};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i] == 0 || sizes[i] > limits[i])
             return error_set(error, STATUS_INPUT, "MODEL: %s: expected 1 to %u, found %u", names[i],
                              limits[i], sizes[i]);
     if (f->element != TENSOR_F16 && f->element != TENSOR_F32)
-        return error_set(error, STATUS_INPUT, "MODEL: cache type: expected F16 (1) or F32 (0), found %u",
-                         f->element);
+        return error_set(error, STATUS_INPUT,
+                         "MODEL: cache type: expected F16 (1) or F32 (0), found %u", f->element);
     if (model_facts_position_bytes(f) > RECORD_MAX_PAGE)
         return error_set(error, STATUS_INPUT, "MODEL: %llu bytes of cache a position",
                          (unsigned long long)model_facts_position_bytes(f));
     return true;
 }
 
-bool model_facts_decode(struct model_facts *facts, const uint8_t *bytes, size_t length, struct error *error)
+bool model_facts_decode(struct model_facts *facts, const uint8_t *bytes, size_t length,
+                        struct error *error)
 {
     *facts = (struct model_facts){0};
     size_t fixed = n_model_fields * 4;
     if (length < fixed + 4)
-        return error_set(error, STATUS_INPUT, "MODEL: expected at least %zu bytes, found %zu", fixed + 4, length);
+        return error_set(error, STATUS_INPUT, "MODEL: expected at least %zu bytes, found %zu",
+                         fixed + 4, length);
     for (size_t i = 0; i < n_model_fields; i++) {
         uint32_t bits = load_u32(bytes + 4 * i);
         memcpy((char *)facts + model_fields[i].offset, &bits, sizeof bits);
     }
     if (facts->n_eog > MAX_EOG || fixed + 4 * (size_t)facts->n_eog + 4 > length)
-        return error_set(error, STATUS_INPUT, "MODEL: %u EOG tokens do not fit (at most %zu)", facts->n_eog,
-                         MAX_EOG);
+        return error_set(error, STATUS_INPUT, "MODEL: %u EOG tokens do not fit (at most %zu)",
+                         facts->n_eog, MAX_EOG);
     const uint8_t *at = bytes + fixed;
     for (uint32_t i = 0; i < facts->n_eog; i++, at += 4)
         facts->eog[i] = load_u32(at);
     size_t name = load_u32(at), rest = length - (size_t)(at + 4 - bytes);
     if (name != rest || name >= sizeof facts->name)
-        return error_set(error, STATUS_INPUT, "MODEL: name of %zu bytes, %zu are left (at most %zu)", name, rest,
+        return error_set(error, STATUS_INPUT,
+                         "MODEL: name of %zu bytes, %zu are left (at most %zu)", name, rest,
                          sizeof facts->name - 1);
     memcpy(facts->name, at + 4, name);
     return check_facts(facts, error);
 }
 
-bool model_facts_agree(const struct model_facts *a, const struct model_facts *b, struct error *error)
+bool model_facts_agree(const struct model_facts *a, const struct model_facts *b,
+                       struct error *error)
 {
     char left[64], right[64];
     for (size_t i = 0; i < n_model_fields; i++) {
@@ -138,12 +145,15 @@ bool model_facts_agree(const struct model_facts *a, const struct model_facts *b,
             continue;
         model_field_print(a, field, left, sizeof left);
         model_field_print(b, field, right, sizeof right);
-        return error_set(error, STATUS_INPUT, "made by another model or with other settings: %s is %s (%s), expected %s (%s)%s",
-                         field->name, left, a->name, right, b->name,
-                         field->kind == FACT_ELEMENT ? "; see --cache-type" : "");
+        return error_set(
+            error, STATUS_INPUT,
+            "made by another model or with other settings: %s is %s (%s), expected %s (%s)%s",
+            field->name, left, a->name, right, b->name,
+            field->kind == FACT_ELEMENT ? "; see --cache-type" : "");
     }
     if (memcmp(a->eog, b->eog, sizeof a->eog) != 0)
-        return error_set(error, STATUS_INPUT, "made with another set of EOG tokens (model %s)", b->name);
+        return error_set(error, STATUS_INPUT, "made with another set of EOG tokens (model %s)",
+                         b->name);
     return true;
 }
 
@@ -183,7 +193,8 @@ bool end_decode(struct end *end, const uint8_t *bytes, size_t length, struct err
 
 size_t end_encode(const struct end *end, uint8_t bytes[RECORD_MAX_SMALL])
 {
-    size_t text = end->text_length > RECORD_MAX_SMALL - 12 ? RECORD_MAX_SMALL - 12 : end->text_length;
+    size_t text =
+        end->text_length > RECORD_MAX_SMALL - 12 ? RECORD_MAX_SMALL - 12 : end->text_length;
     store_u32(bytes, end->reason);
     store_u32(bytes + 4, end->token);
     store_u32(bytes + 8, end->trim);
@@ -196,7 +207,8 @@ size_t end_encode(const struct end *end, uint8_t bytes[RECORD_MAX_SMALL])
 
 enum { LOGPROBS_FIXED = 32, LOGPROBS_ENTRY = 12 };
 
-uint8_t *logprobs_encode(const struct logprobs *l, const uint32_t *ids, const double *values, size_t *length)
+uint8_t *logprobs_encode(const struct logprobs *l, const uint32_t *ids, const double *values,
+                         size_t *length)
 {
     size_t n = (size_t)l->n_raw + l->n_processed;
     *length = LOGPROBS_FIXED + n * LOGPROBS_ENTRY;
@@ -217,7 +229,8 @@ uint8_t *logprobs_encode(const struct logprobs *l, const uint32_t *ids, const do
 bool logprobs_decode(struct logprobs *l, const uint8_t *bytes, size_t length, struct error *error)
 {
     if (length < LOGPROBS_FIXED)
-        return error_set(error, STATUS_INPUT, "LOGPROBS of %zu bytes, expected at least %d", length, LOGPROBS_FIXED);
+        return error_set(error, STATUS_INPUT, "LOGPROBS of %zu bytes, expected at least %d", length,
+                         LOGPROBS_FIXED);
     *l = (struct logprobs){
         .id = load_u32(bytes),
         .has_raw = load_u32(bytes + 4) == 1,
@@ -229,10 +242,13 @@ bool logprobs_decode(struct logprobs *l, const uint8_t *bytes, size_t length, st
     };
     uint64_t n = (uint64_t)l->n_raw + l->n_processed;
     if (load_u32(bytes + 4) > 1 || (!l->has_raw && l->n_raw))
-        return error_set(error, STATUS_INPUT, "LOGPROBS with flags %u and %u raw entries", load_u32(bytes + 4), l->n_raw);
+        return error_set(error, STATUS_INPUT, "LOGPROBS with flags %u and %u raw entries",
+                         load_u32(bytes + 4), l->n_raw);
     if (length != LOGPROBS_FIXED + n * LOGPROBS_ENTRY)
-        return error_set(error, STATUS_INPUT, "LOGPROBS of %zu bytes, expected %llu for %u and %u entries", length,
-                         (unsigned long long)(LOGPROBS_FIXED + n * LOGPROBS_ENTRY), l->n_raw, l->n_processed);
+        return error_set(error, STATUS_INPUT,
+                         "LOGPROBS of %zu bytes, expected %llu for %u and %u entries", length,
+                         (unsigned long long)(LOGPROBS_FIXED + n * LOGPROBS_ENTRY), l->n_raw,
+                         l->n_processed);
     return true;
 }
 

@@ -14,10 +14,10 @@ struct record_reader {
     size_t n_records; /* read from the current source */
     size_t total;
 
-    struct record record;   /* the last one */
-    bool payload_waiting;   /* its payload has not been taken from the source */
-    const uint8_t *used;    /* payload that apply() took */
-    uint8_t *stored;        /* payload as stored, padded */
+    struct record record; /* the last one */
+    bool payload_waiting; /* its payload has not been taken from the source */
+    const uint8_t *used;  /* payload that apply() took */
+    uint8_t *stored;      /* payload as stored, padded */
     size_t stored_capacity;
     uint8_t *inflated;
     size_t inflated_capacity;
@@ -32,7 +32,7 @@ struct record_reader {
     size_t by_id_size;
 
     bool reported; /* END told of an error upstream, whose message is out */
-    bool ahead; /* read descriptors ahead, once they are current */
+    bool ahead;    /* read descriptors ahead, once they are current */
     char place[256];
 };
 
@@ -68,7 +68,8 @@ static struct sequence *sequence_make(struct record_reader *r, uint32_t id)
     s->id = id;
     s->index = r->n_sequences;
     s->logits_position = -1;
-    r->sequence = grow(r->sequence, &r->sequences_capacity, r->n_sequences + 1, sizeof(struct sequence *));
+    r->sequence =
+        grow(r->sequence, &r->sequences_capacity, r->n_sequences + 1, sizeof(struct sequence *));
     r->sequence[r->n_sequences++] = s;
     r->by_id[slot_of(r, id)] = (uint32_t)r->n_sequences;
     return s;
@@ -111,9 +112,12 @@ static bool apply_model(struct record_reader *r, const uint8_t *payload, struct 
         return false;
     if (r->has_model && !model_facts_agree(&facts, &r->model, error))
         return false;
-    if (r->vocabulary && facts.vocabulary_fingerprint && r->vocabulary != facts.vocabulary_fingerprint)
-        return error_set(error, STATUS_INPUT, "model '%s' has vocabulary %08x, but the tokens before it are of vocabulary %08x",
-                         facts.name, facts.vocabulary_fingerprint, r->vocabulary);
+    if (r->vocabulary && facts.vocabulary_fingerprint &&
+        r->vocabulary != facts.vocabulary_fingerprint)
+        return error_set(
+            error, STATUS_INPUT,
+            "model '%s' has vocabulary %08x, but the tokens before it are of vocabulary %08x",
+            facts.name, facts.vocabulary_fingerprint, r->vocabulary);
     r->model = facts;
     r->has_model = true;
     return true;
@@ -121,7 +125,8 @@ static bool apply_model(struct record_reader *r, const uint8_t *payload, struct 
 
 uint32_t reader_vocabulary(const struct record_reader *r)
 {
-    return r->has_model && r->model.vocabulary_fingerprint ? r->model.vocabulary_fingerprint : r->vocabulary;
+    return r->has_model && r->model.vocabulary_fingerprint ? r->model.vocabulary_fingerprint
+                                                           : r->vocabulary;
 }
 
 /* TOKENS and LOGITS say which vocabulary they are of. */
@@ -130,15 +135,16 @@ static bool check_vocabulary(struct record_reader *r, struct error *error)
     uint32_t expected = reader_vocabulary(r);
     uint32_t found = r->record.binding;
     if (found && expected && found != expected)
-        return error_set(error, STATUS_INPUT, "made with vocabulary %08x, expected %08x%s%s%s", found, expected,
-                         r->has_model ? " (model '" : "", r->has_model ? r->model.name : "",
-                         r->has_model ? "')" : "");
+        return error_set(error, STATUS_INPUT, "made with vocabulary %08x, expected %08x%s%s%s",
+                         found, expected, r->has_model ? " (model '" : "",
+                         r->has_model ? r->model.name : "", r->has_model ? "')" : "");
     if (found)
         r->vocabulary = found;
     return true;
 }
 
-static bool apply_tokens(struct record_reader *r, struct sequence *s, const uint8_t *ids, struct error *error)
+static bool apply_tokens(struct record_reader *r, struct sequence *s, const uint8_t *ids,
+                         struct error *error)
 {
     struct record *record = &r->record;
     uint32_t end = sequence_end(s), count = record->count, skip = 0;
@@ -146,11 +152,15 @@ static bool apply_tokens(struct record_reader *r, struct sequence *s, const uint
     if (!check_vocabulary(r, error))
         return false;
     if (append && s->n_cached > end)
-        return error_set(error, STATUS_INPUT, "tokens appended while CACHE is ahead: %u positions are cached, %u tokens are known",
-                         s->n_cached, end);
+        return error_set(
+            error, STATUS_INPUT,
+            "tokens appended while CACHE is ahead: %u positions are cached, %u tokens are known",
+            s->n_cached, end);
     if (append && end > 0 && count > 0 && r->has_model && r->model.bos != RECORD_NO_TOKEN &&
         load_u32(ids) == r->model.bos)
-        return error_set(error, STATUS_INPUT, "an appended text starts with BOS (%u) where the sequence holds %u tokens; make it with tokenize --append",
+        return error_set(error, STATUS_INPUT,
+                         "an appended text starts with BOS (%u) where the sequence holds %u "
+                         "tokens; make it with tokenize --append",
                          r->model.bos, end);
     if (s->n_tokens == 0 && s->n_cached == 0) {
         s->first = append ? 0 : record->position;
@@ -160,20 +170,28 @@ static bool apply_tokens(struct record_reader *r, struct sequence *s, const uint
     if (append)
         record->position = end;
     if (record->position > end)
-        return error_set(error, STATUS_INPUT, "tokens at position %u, but the sequence ends at %u: positions between are missing",
-                         record->position, end);
+        return error_set(
+            error, STATUS_INPUT,
+            "tokens at position %u, but the sequence ends at %u: positions between are missing",
+            record->position, end);
     if (record->position < s->first)
-        return error_set(error, STATUS_INPUT, "tokens at position %u, but this stream's part of the sequence begins at %u",
-                         record->position, s->first);
+        return error_set(
+            error, STATUS_INPUT,
+            "tokens at position %u, but this stream's part of the sequence begins at %u",
+            record->position, s->first);
     if ((uint64_t)record->position + count > RECORD_MAX_TOKENS)
-        return error_set(error, STATUS_INPUT, "a sequence of more than %u positions", RECORD_MAX_TOKENS);
+        return error_set(error, STATUS_INPUT, "a sequence of more than %u positions",
+                         RECORD_MAX_TOKENS);
     for (; skip < count && record->position + skip < end; skip++) {
         uint32_t position = record->position + skip, found = load_u32(ids + 4 * (size_t)skip);
         uint32_t expected = s->tokens[position - s->first];
         if (found != expected)
-            return error_set(error, STATUS_INPUT, "token %u at position %u, where the sequence holds %u already%s", found,
-                             position, expected,
-                             position == 0 ? " (to go on with a text: tokenize --append; to share a prefix: prefill --reuse)" : "");
+            return error_set(error, STATUS_INPUT,
+                             "token %u at position %u, where the sequence holds %u already%s",
+                             found, position, expected,
+                             position == 0 ? " (to go on with a text: tokenize --append; to share "
+                                             "a prefix: prefill --reuse)"
+                                           : "");
     }
     s->changed_from = end;
     push_tokens(s, ids + 4 * (size_t)skip, count - skip, record->flags);
@@ -187,23 +205,29 @@ static bool apply_cache(struct record_reader *r, struct sequence *s, struct erro
     if (!r->has_model)
         return error_set(error, STATUS_INPUT, "no MODEL record came before it");
     if (record->binding != r->model.model_fingerprint)
-        return error_set(error, STATUS_INPUT, "made by model %08x, but the stream's MODEL is %08x ('%s')",
+        return error_set(error, STATUS_INPUT,
+                         "made by model %08x, but the stream's MODEL is %08x ('%s')",
                          record->binding, r->model.model_fingerprint, r->model.name);
     uint64_t bytes = (uint64_t)record->count * model_facts_position_bytes(&r->model);
     if (record->raw_length != bytes)
-        return error_set(error, STATUS_INPUT, "%u positions of this model take %llu bytes, found %llu",
-                         record->count, (unsigned long long)bytes, (unsigned long long)record->raw_length);
+        return error_set(error, STATUS_INPUT,
+                         "%u positions of this model take %llu bytes, found %llu", record->count,
+                         (unsigned long long)bytes, (unsigned long long)record->raw_length);
     if (record->position < s->n_cached)
-        return error_set(error, STATUS_INPUT, "keys and values for position %u, but positions up to %u are held already",
+        return error_set(error, STATUS_INPUT,
+                         "keys and values for position %u, but positions up to %u are held already",
                          record->position, s->n_cached);
     if (record->position != s->n_cached)
-        return error_set(error, STATUS_INPUT, "keys and values for position %u, expected %u: positions between are missing",
-                         record->position, s->n_cached);
+        return error_set(
+            error, STATUS_INPUT,
+            "keys and values for position %u, expected %u: positions between are missing",
+            record->position, s->n_cached);
     if (record->position < sequence_end(s) || (s->n_tokens && s->first))
-        return error_set(error, STATUS_INPUT, "keys and values for position %u come after its token", record->position);
+        return error_set(error, STATUS_INPUT,
+                         "keys and values for position %u come after its token", record->position);
     if (record->count == 0 || record->position / 64 != (record->position + record->count - 1) / 64)
-        return error_set(error, STATUS_INPUT, "positions %u to %u are not within one page of 64", record->position,
-                         record->position + record->count);
+        return error_set(error, STATUS_INPUT, "positions %u to %u are not within one page of 64",
+                         record->position, record->position + record->count);
     s->n_cached += record->count;
     return true;
 }
@@ -214,31 +238,37 @@ static bool apply_logits(struct record_reader *r, struct sequence *s, struct err
     if (!check_vocabulary(r, error))
         return false;
     if (r->has_model && record->count != r->model.n_logits)
-        return error_set(error, STATUS_INPUT, "%u logits, expected %u", record->count, r->model.n_logits);
+        return error_set(error, STATUS_INPUT, "%u logits, expected %u", record->count,
+                         r->model.n_logits);
     if (record->count == 0)
-        return error_set(error, STATUS_INPUT, "no logits, expected one for each id of a vocabulary");
+        return error_set(error, STATUS_INPUT,
+                         "no logits, expected one for each id of a vocabulary");
     uint32_t end = sequence_end(s);
     if (record->position == RECORD_APPEND)
         record->position = end ? end - 1 : 0;
     if (s->n_tokens && record->position >= end)
-        return error_set(error, STATUS_INPUT, "logits of position %u come before its token: the sequence ends at %u",
+        return error_set(error, STATUS_INPUT,
+                         "logits of position %u come before its token: the sequence ends at %u",
                          record->position, end);
     s->logits_position = record->position;
     return true;
 }
 
-static bool apply_fork(struct record_reader *r, struct sequence *s, const uint8_t *payload, struct error *error)
+static bool apply_fork(struct record_reader *r, struct sequence *s, const uint8_t *payload,
+                       struct error *error)
 {
     const struct record *record = &r->record;
     if (record->raw_length != 8)
-        return error_set(error, STATUS_INPUT, "expected 8 bytes, found %llu", (unsigned long long)record->raw_length);
+        return error_set(error, STATUS_INPUT, "expected 8 bytes, found %llu",
+                         (unsigned long long)record->raw_length);
     struct sequence *source = reader_sequence(r, load_u32(payload));
     if (!source)
-        return error_set(error, STATUS_INPUT, "from sequence %u, which does not exist", load_u32(payload));
+        return error_set(error, STATUS_INPUT, "from sequence %u, which does not exist",
+                         load_u32(payload));
     uint32_t end = record->position;
     if (end < source->first || end > sequence_end(source))
-        return error_set(error, STATUS_INPUT, "at position %u of sequence %u, which holds %u to %u", end, source->id,
-                         source->first, sequence_end(source));
+        return error_set(error, STATUS_INPUT, "at position %u of sequence %u, which holds %u to %u",
+                         end, source->id, source->first, sequence_end(source));
     if (s != source && (s->n_tokens || s->n_cached))
         return error_set(error, STATUS_INPUT, "sequence %u exists already", s->id);
     if (s != source) {
@@ -271,7 +301,8 @@ static void forget(struct sequence *s)
         .id = s->id, .index = s->index, .ended = true, .dropped = true, .logits_position = -1};
 }
 
-static bool apply_end(struct record_reader *r, struct sequence *s, const uint8_t *payload, struct error *error)
+static bool apply_end(struct record_reader *r, struct sequence *s, const uint8_t *payload,
+                      struct error *error)
 {
     struct end end;
     if (!end_decode(&end, payload, (size_t)r->record.raw_length, error))
@@ -283,8 +314,8 @@ static bool apply_end(struct record_reader *r, struct sequence *s, const uint8_t
         forget(s);
     r->reported = end.reason == END_ERROR && !r->source[r->current].mapped;
     if (end.reason == END_ERROR)
-        return error_set(error, STATUS_INPUT, "sequence %u ended with an error: %.*s", s->id, (int)end.text_length,
-                         (const char *)end.text);
+        return error_set(error, STATUS_INPUT, "sequence %u ended with an error: %.*s", s->id,
+                         (int)end.text_length, (const char *)end.text);
     return true;
 }
 
@@ -298,7 +329,8 @@ static bool inflate_payload(struct record_reader *r, const uint8_t *stored, stru
     uLong length = (uLong)r->record.length;
     int result = uncompress2(r->inflated, &size, stored, &length);
     if (result != Z_OK || size != raw || length != r->record.length)
-        return error_set(error, STATUS_INPUT, "deflated payload is damaged: expected %zu bytes inflated, found %lu%s",
+        return error_set(error, STATUS_INPUT,
+                         "deflated payload is damaged: expected %zu bytes inflated, found %lu%s",
                          raw, size, result == Z_OK ? "" : " and an error");
     return true;
 }
@@ -318,7 +350,8 @@ static bool store_payload(struct record_reader *r, struct source *source, size_t
     return true;
 }
 
-bool reader_payload_checked(struct record_reader *r, const uint8_t **payload, bool *mapped, struct error *error)
+bool reader_payload_checked(struct record_reader *r, const uint8_t **payload, bool *mapped,
+                            struct error *error)
 {
     struct source *source = &r->source[r->current];
     size_t length = (size_t)r->record.length, padded = (size_t)record_padded(length);
@@ -333,13 +366,16 @@ bool reader_payload_checked(struct record_reader *r, const uint8_t **payload, bo
     else if (store_payload(r, source, padded))
         stored = padded ? r->stored : (const uint8_t *)"";
     if (!stored)
-        return error_set(error, STATUS_INPUT, "cut off inside the payload: expected %zu bytes", padded);
+        return error_set(error, STATUS_INPUT, "cut off inside the payload: expected %zu bytes",
+                         padded);
     for (size_t i = length; i < padded; i++)
         if (stored[i])
-            return error_set(error, STATUS_INPUT, "padding is damaged: byte %zu of it is not zero", i - length);
+            return error_set(error, STATUS_INPUT, "padding is damaged: byte %zu of it is not zero",
+                             i - length);
     uint32_t crc = crc32_update(0, stored, length);
     if (crc != r->record.payload_crc)
-        return error_set(error, STATUS_INPUT, "payload is damaged: CRC %08x expected, %08x found", r->record.payload_crc, crc);
+        return error_set(error, STATUS_INPUT, "payload is damaged: CRC %08x expected, %08x found",
+                         r->record.payload_crc, crc);
     if (r->record.flags & RECORD_DEFLATED) {
         if (!inflate_payload(r, stored, error))
             return false;
@@ -360,7 +396,8 @@ static bool skip_payload(struct record_reader *r, struct error *error)
     uint64_t found = source_skip(&r->source[r->current], padded);
     if (found == padded)
         return true;
-    return error_set(error, STATUS_INPUT, "cut off inside the payload: expected %llu bytes, found %llu",
+    return error_set(error, STATUS_INPUT,
+                     "cut off inside the payload: expected %llu bytes, found %llu",
                      (unsigned long long)padded, (unsigned long long)found);
 }
 
@@ -386,10 +423,15 @@ static bool check_whole(struct record_reader *r, struct error *error)
     for (size_t i = 0; i < r->n_sequences; i++) {
         const struct sequence *s = r->sequence[i];
         if (s->open)
-            return error_set(error, STATUS_INPUT, "cut off: the input ended while sequence %u was open (the stage before failed, or its file is incomplete)", s->id);
+            return error_set(error, STATUS_INPUT,
+                             "cut off: the input ended while sequence %u was open (the stage "
+                             "before failed, or its file is incomplete)",
+                             s->id);
         if (s->n_cached > sequence_end(s))
-            return error_set(error, STATUS_INPUT, "cut off: the input ended with %u positions cached and %u tokens in sequence %u",
-                             s->n_cached, sequence_end(s), s->id);
+            return error_set(
+                error, STATUS_INPUT,
+                "cut off: the input ended with %u positions cached and %u tokens in sequence %u",
+                s->n_cached, sequence_end(s), s->id);
     }
     return true;
 }
@@ -455,7 +497,8 @@ int reader_next_checked(struct record_reader *r, struct record *record, struct e
     r->total++;
     r->record.type = 0;
     if (n < sizeof header) {
-        error_set(error, STATUS_INPUT, "cut off inside a header: expected %zu bytes, found %zu", sizeof header, n);
+        error_set(error, STATUS_INPUT, "cut off inside a header: expected %zu bytes, found %zu",
+                  sizeof header, n);
         goto failed;
     }
     if (!record_decode(&r->record, header, error) || !apply(r, error))

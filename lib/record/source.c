@@ -12,7 +12,8 @@
 
 #define BUFFER 65536
 
-/* ---- reading ahead: an unbounded queue between a thread that only reads and the program -------- */
+/* ---- reading ahead: an unbounded queue between a thread that only reads and the program --------
+ */
 
 struct read_ahead {
     int fd; /* -1: the thread opens it, since that may take as long as the reading */
@@ -84,8 +85,8 @@ void source_read_ahead(struct source *s)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* Standard input that is a regular file is mapped too, from where it stands (unless payloads would not
- * be aligned there). */
+/* Standard input that is a regular file is mapped too, from where it stands (unless payloads would
+ * not be aligned there). */
 static void map_standard_input(struct source *s)
 {
     struct stat status;
@@ -118,11 +119,13 @@ bool source_open(struct source *s, const char *operand, struct error *error)
         return true;
     }
     if (!*operand)
-        return error_set(error, STATUS_USAGE, "expected the name of a file to read, found an empty one");
+        return error_set(error, STATUS_USAGE,
+                         "expected the name of a file to read, found an empty one");
     if (stat(operand, &status))
         return error_set(error, STATUS_SYSTEM, "%s: cannot open:", operand);
     if (S_ISDIR(status.st_mode))
-        return error_set(error, STATUS_SYSTEM, "%s: expected a record stream, found a directory", operand);
+        return error_set(error, STATUS_SYSTEM, "%s: expected a record stream, found a directory",
+                         operand);
     if (S_ISREG(status.st_mode)) {
         s->mapped = true;
         return mapping_open(&s->map, operand, error);
@@ -135,7 +138,8 @@ void source_open_memory(struct source *s, const char *name, const uint8_t *bytes
     *s = (struct source){.name = name, .fd = -1, .map = {bytes, size}, .mapped = true};
 }
 
-/* Where the input has ended the thread has too; where not, it waits in read() and ends with the process. */
+/* Where the input has ended the thread has too; where not, it waits in read() and ends with the
+ * process. */
 static void read_ahead_close(struct read_ahead *q)
 {
     pthread_mutex_lock(&q->lock);
@@ -166,8 +170,9 @@ static size_t take_some(struct source *s, void *bytes, size_t size)
 {
     if (s->fd < 0 && !s->ahead)
         s->fd = open_source(s->name);
-    size_t n = s->exhausted ? 0 : s->ahead ? read_ahead_take(s->ahead, bytes, size)
-                                           : read_some(s->fd, bytes, size, s->name);
+    size_t n = s->exhausted ? 0
+               : s->ahead   ? read_ahead_take(s->ahead, bytes, size)
+                            : read_some(s->fd, bytes, size, s->name);
     s->exhausted = n == 0;
     return n;
 }
@@ -194,7 +199,8 @@ size_t source_read(struct source *s, void *bytes, size_t size)
     }
     while (done < size) {
         size_t wanted = size - done, n;
-        if (s->begin == s->end && wanted >= BUFFER) { /* a large payload: no copy through the buffer */
+        if (s->begin == s->end &&
+            wanted >= BUFFER) { /* a large payload: no copy through the buffer */
             n = take_some(s, (uint8_t *)bytes + done, wanted);
             if (n == 0)
                 break;

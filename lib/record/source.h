@@ -8,11 +8,11 @@
 struct read_ahead;
 struct source {
     const char *name;
-    int fd;              /* -1: not opened yet, or mapped */
+    int fd; /* -1: not opened yet, or mapped */
     struct mapping map;
     bool mapped, exhausted;
-    size_t at;           /* mapped: next byte */
-    uint8_t *buffer;     /* descriptor: bytes [begin, end) are read and not yet taken */
+    size_t at;       /* mapped: next byte */
+    uint8_t *buffer; /* descriptor: bytes [begin, end) are read and not yet taken */
     size_t begin, end;
     struct read_ahead *ahead;
 };

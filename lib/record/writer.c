@@ -7,7 +7,6 @@
 #include <sys/uio.h>
 #include <zlib.h>
 
-
 /* Writes header, payload and padding with as few calls as the system allows. */
 static void write_parts(struct output *output, struct iovec *part, int n)
 {
@@ -67,7 +66,8 @@ struct image {
     struct iovec part[3];
 };
 
-static void make_image(struct image *image, struct record record, const void *payload, size_t length)
+static void make_image(struct image *image, struct record record, const void *payload,
+                       size_t length)
 {
     record.length = length;
     record.payload_crc = crc32_update(0, payload, length);
@@ -77,7 +77,8 @@ static void make_image(struct image *image, struct record record, const void *pa
     image->part[2] = (struct iovec){(void *)(uintptr_t)zeros, record_padded(length) - length};
 }
 
-void record_write(struct record_writer *writer, struct record record, const void *payload, size_t length)
+void record_write(struct record_writer *writer, struct record record, const void *payload,
+                  size_t length)
 {
     struct image image;
     uint8_t *deflated = NULL;
@@ -91,7 +92,8 @@ void record_write(struct record_writer *writer, struct record record, const void
     free(deflated);
 }
 
-void record_write_token_and_end(struct record_writer *writer, struct record token, uint32_t id, const struct end *end)
+void record_write_token_and_end(struct record_writer *writer, struct record token, uint32_t id,
+                                const struct end *end)
 {
     uint8_t bytes[4], payload[RECORD_MAX_SMALL];
     struct image first, second;
@@ -100,8 +102,11 @@ void record_write_token_and_end(struct record_writer *writer, struct record toke
     token.raw_length = sizeof bytes;
     token.flags |= RECORD_OPEN;
     make_image(&first, token, bytes, sizeof bytes);
-    struct record last = {.type = RECORD_END, .sequence = token.sequence, .position = token.position + 1,
-                          .binding = token.binding, .raw_length = end_encode(end, payload)};
+    struct record last = {.type = RECORD_END,
+                          .sequence = token.sequence,
+                          .position = token.position + 1,
+                          .binding = token.binding,
+                          .raw_length = end_encode(end, payload)};
     make_image(&second, last, payload, (size_t)last.raw_length);
     note_open(writer, &last);
     memcpy(parts, first.part, sizeof first.part);
@@ -123,12 +128,15 @@ static void report_error(void *context, const char *message)
         w->open = grow(w->open, &w->capacity, 1, sizeof *w->open);
         w->open[w->n_open++] = 0;
     }
-    struct end end = {END_ERROR, RECORD_NO_TOKEN, 0, (uint32_t)strlen(message), (const uint8_t *)message};
+    struct end end = {END_ERROR, RECORD_NO_TOKEN, 0, (uint32_t)strlen(message),
+                      (const uint8_t *)message};
     uint8_t payload[RECORD_MAX_SMALL];
     size_t length = end_encode(&end, payload);
     while (w->n_open > 0)
-        record_write(w, (struct record){.type = RECORD_END, .sequence = w->open[0], .position = RECORD_APPEND},
-                     payload, length);
+        record_write(
+            w,
+            (struct record){.type = RECORD_END, .sequence = w->open[0], .position = RECORD_APPEND},
+            payload, length);
 }
 
 void record_writer_report_errors(struct record_writer *writer)

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The candidates stay in ascending order of ids: a filter only takes some out.  So "the lower id" of
- * equal ones is the one that comes first, and sums have an order that does not depend on a sort. */
+/* The candidates stay in ascending order of ids: a filter only takes some out.  So "the lower id"
+ * of equal ones is the one that comes first, and sums have an order that does not depend on a sort.
+ */
 struct selector {
     struct select_options options;
     size_t first_k; /* the chain begins with this top-k; 0: with something else */
@@ -47,8 +48,8 @@ static void make_room(struct selector *s, size_t n)
 
 enum { BLOCK = 16 };
 
-/* Whether something in a block is greater than `best`, or NaN.  Written so that compilers make vector
- * instructions of it. */
+/* Whether something in a block is greater than `best`, or NaN.  Written so that compilers make
+ * vector instructions of it. */
 static bool block_exceeds(const float *logits, float best)
 {
     int any = 0;
@@ -80,8 +81,8 @@ static bool find_best(const struct select_question *q, uint32_t *id, struct erro
         if (i >= q->n || q->logits[i] <= best)
             continue;
         if (isnan(q->logits[i]) || isinf(q->logits[i]))
-            return error_set(error, STATUS_INPUT, "the logit of token %u for position %u is %s", i, q->position,
-                             isnan(q->logits[i]) ? "NaN" : "+infinity");
+            return error_set(error, STATUS_INPUT, "the logit of token %u for position %u is %s", i,
+                             q->position, isnan(q->logits[i]) ? "NaN" : "+infinity");
         if (i < q->n_selectable && !is_banned(q, i)) {
             best = q->logits[i];
             *id = i;
@@ -89,7 +90,8 @@ static bool find_best(const struct select_question *q, uint32_t *id, struct erro
         }
     }
     if (!found)
-        return error_set(error, STATUS_INPUT, "no token can be selected for position %u: every logit is -infinity",
+        return error_set(error, STATUS_INPUT,
+                         "no token can be selected for position %u: every logit is -infinity",
                          q->position);
     return true;
 }
@@ -106,9 +108,9 @@ static uint32_t ordered(float value)
     return bits & 0x80000000 ? ~bits : bits | 0x80000000;
 }
 
-/* Softmax without its division: weight = exp((logit - greatest logit) / temperature), the difference
- * and the quotient in f64, then rounded to f32.  Put off until a filter or the draw asks for it: top-k
- * does not, and leaves few. */
+/* Softmax without its division: weight = exp((logit - greatest logit) / temperature), the
+ * difference and the quotient in f64, then rounded to f32.  Put off until a filter or the draw asks
+ * for it: top-k does not, and leaves few. */
 static void need_weights(struct selector *s)
 {
     if (s->weighted)
@@ -130,7 +132,8 @@ static double total_weight(const struct selector *s)
     return total;
 }
 
-/* How a filter that keeps the greatest goes: by which numbers, and whether what it keeps is counted or weighed. */
+/* How a filter that keeps the greatest goes: by which numbers, and whether what it keeps is counted
+ * or weighed. */
 struct measure {
     const float *key; /* (n) */
     bool weighed;
@@ -149,17 +152,17 @@ static void move(struct selector *s, size_t to, size_t i)
     s->weight[to] = s->weight[i];
 }
 
-/* Where a filter that keeps the greatest cuts: all keys above `key` stay, and of those that equal it
- * the first ones, until the measure has reached the target. */
+/* Where a filter that keeps the greatest cuts: all keys above `key` stay, and of those that equal
+ * it the first ones, until the measure has reached the target. */
 struct cut {
     uint32_t key;
     double above; /* the measure of the keys above */
 };
 
-/* Radix selection: the measure of each value of the key's leading 11 bits, from the greatest down until the
- * target is reached; then the next 11 bits of those that share that value, then the last 10.  Linear in n
- * whatever the logits are.  Order of the sums: each bin in ascending order of ids, the bins in
- * descending order of keys. */
+/* Radix selection: the measure of each value of the key's leading 11 bits, from the greatest down
+ * until the target is reached; then the next 11 bits of those that share that value, then the
+ * last 10.  Linear in n whatever the logits are.  Order of the sums: each bin in ascending order of
+ * ids, the bins in descending order of keys. */
 static struct cut find_cut(const struct selector *s, const struct measure *by, double target)
 {
     static const struct {
@@ -228,10 +231,11 @@ static float least_logit(const struct selector *s)
     return least;
 }
 
-/* Gathers the candidates among n logits, but not those of -infinity; where only the k greatest are wanted, those that may be
- * among them: whenever there are many more, the others go, and what does not exceed the least that is left need not be
- * looked at. */
-static void gather(struct selector *s, const float *logits, uint32_t n, size_t k, const uint32_t *banned, size_t n_banned)
+/* Gathers the candidates among n logits, but not those of -infinity; where only the k greatest are
+ * wanted, those that may be among them: whenever there are many more, the others go, and what does
+ * not exceed the least that is left need not be looked at. */
+static void gather(struct selector *s, const float *logits, uint32_t n, size_t k,
+                   const uint32_t *banned, size_t n_banned)
 {
     size_t many = k < n / 4 ? 2 * k + 256 : SIZE_MAX, next = 0;
     float least = -INFINITY;
@@ -262,8 +266,8 @@ static void collect(struct selector *s, const struct select_question *q)
     s->weighted = false;
 }
 
-/* The entropy of the candidates, and *log_total, the logarithm of what all weights add up to.  Sums in ascending order of
- * ids. */
+/* The entropy of the candidates, and *log_total, the logarithm of what all weights add up to.  Sums
+ * in ascending order of ids. */
 static double entropy(struct selector *s, double *log_total)
 {
     need_weights(s);
@@ -280,10 +284,13 @@ static void apply_temperature(struct selector *s)
     const struct select_options *o = &s->options;
     double temperature = o->temperature;
     if (o->dynatemp_range > 0 && s->n > 1) {
-        double low = temperature > o->dynatemp_range ? temperature - o->dynatemp_range : 0, log_total;
+        double low = temperature > o->dynatemp_range ? temperature - o->dynatemp_range : 0,
+               log_total;
         double share = entropy(s, &log_total) / exact_log((double)s->n);
         share = share < 0 ? 0 : share > 1 ? 1 : share;
-        double power = o->dynatemp_exponent == 1 ? share : share > 0 ? exact_pow(share, o->dynatemp_exponent) : o->dynatemp_exponent == 0;
+        double power = o->dynatemp_exponent == 1 ? share
+                       : share > 0               ? exact_pow(share, o->dynatemp_exponent)
+                                                 : o->dynatemp_exponent == 0;
         temperature = low + (temperature + o->dynatemp_range - low) * power;
         temperature = temperature < 1e-6 ? 1e-6 : temperature;
     }
@@ -334,11 +341,12 @@ static void apply_typical(struct selector *s)
         double surprise = log_total - ((double)s->logit[i] - s->greatest) / s->temperature;
         s->key[i] = -(float)fabs(surprise - expected);
     }
-    keep_greatest(s, (struct measure){s->key, true}, at_least_one(s->options.typical * total_weight(s)));
+    keep_greatest(s, (struct measure){s->key, true},
+                  at_least_one(s->options.typical * total_weight(s)));
 }
 
-/* All candidates that are lighter than (1 - p) / 2n of the total weigh less than (1 - p) / 2 together: p is
- * reached without them.  Taking them out first leaves few to select from. */
+/* All candidates that are lighter than (1 - p) / 2n of the total weigh less than (1 - p) / 2
+ * together: p is reached without them.  Taking them out first leaves few to select from. */
 static void apply_top_p(struct selector *s)
 {
     double p = s->options.top_p;
@@ -432,11 +440,14 @@ bool select_parse_order(const char *names, struct select_options *o, struct erro
     size_t n = 0;
     for (const char *at = names; at; at = *at ? at + 1 : NULL) {
         size_t length = strcspn(at, ","), step = 0;
-        while (step < SELECT_STEPS && (strlen(steps[step].name) != length || memcmp(steps[step].name, at, length) != 0))
+        while (step < SELECT_STEPS &&
+               (strlen(steps[step].name) != length || memcmp(steps[step].name, at, length) != 0))
             step++;
         if (step == SELECT_STEPS)
             return error_set(error, STATUS_USAGE,
-                             "expected names of temperature,top-n-sigma,top-k,typical,top-p,min-p,xtc, found '%.*s'", (int)length, at);
+                             "expected names of "
+                             "temperature,top-n-sigma,top-k,typical,top-p,min-p,xtc, found '%.*s'",
+                             (int)length, at);
         o->n_order = n;
         if (n > 0 && in_order(o, (enum select_step)step))
             return error_set(error, STATUS_USAGE, "%s comes twice", steps[step].name);
@@ -451,7 +462,8 @@ bool select_check_order(const struct select_options *o, struct error *error)
 {
     for (size_t step = 0; step < SELECT_STEPS; step++)
         if (steps[step].on(o) && !in_order(o, (enum select_step)step))
-            return error_set(error, STATUS_USAGE, "%s is asked for, but the order leaves it out", steps[step].name);
+            return error_set(error, STATUS_USAGE, "%s is asked for, but the order leaves it out",
+                             steps[step].name);
     return true;
 }
 
@@ -519,7 +531,8 @@ static uint32_t draw(struct selector *s, double u)
     return s->id[i];
 }
 
-bool select_choose(struct selector *s, const struct select_question *q, uint32_t *id, struct error *error)
+bool select_choose(struct selector *s, const struct select_question *q, uint32_t *id,
+                   struct error *error)
 {
     uint32_t word[4];
     s->n = 0;
@@ -537,7 +550,8 @@ bool select_choose(struct selector *s, const struct select_question *q, uint32_t
     return true;
 }
 
-size_t select_processed(const struct selector *s, size_t k, uint32_t *ids, double *values, double *chosen)
+size_t select_processed(const struct selector *s, size_t k, uint32_t *ids, double *values,
+                        double *chosen)
 {
     if (s->n == 0) { /* greedy: nothing else was possible */
         *chosen = 0;
@@ -550,27 +564,33 @@ size_t select_processed(const struct selector *s, size_t k, uint32_t *ids, doubl
     float greatest = -INFINITY;
     for (size_t i = 0; i < s->n; i++)
         greatest = s->logit[i] > greatest ? s->logit[i] : greatest;
-    double log_sum = exact_log(select_exponentials(s->logit, s->n, greatest, s->temperature)), plain = (double)greatest + log_sum;
+    double log_sum = exact_log(select_exponentials(s->logit, s->n, greatest, s->temperature)),
+           plain = (double)greatest + log_sum;
     size_t count = select_top(s->logit, (uint32_t)s->n, k, ids);
     for (size_t i = 0; i < count; i++) {
         double logit = (double)s->logit[ids[i]];
-        values[i] = s->temperature == 1 ? logit - plain : (logit - (double)greatest) / s->temperature - log_sum;
+        values[i] = s->temperature == 1 ? logit - plain
+                                        : (logit - (double)greatest) / s->temperature - log_sum;
         ids[i] = s->id[ids[i]];
     }
     for (size_t i = 0; i < s->n; i++)
         if (s->id[i] == s->chosen)
-            *chosen = s->temperature == 1 ? (double)s->logit[i] - plain
-                                          : ((double)s->logit[i] - (double)greatest) / s->temperature - log_sum;
+            *chosen = s->temperature == 1
+                          ? (double)s->logit[i] - plain
+                          : ((double)s->logit[i] - (double)greatest) / s->temperature - log_sum;
     return count;
 }
 
-static size_t describe_step(const struct select_options *o, enum select_step step, char *text, size_t size)
+static size_t describe_step(const struct select_options *o, enum select_step step, char *text,
+                            size_t size)
 {
     switch (step) {
     case SELECT_TEMPERATURE:
         if (o->dynatemp_range > 0)
-            return (size_t)snprintf(text, size, "temperature %g to %g by entropy^%g", o->temperature > o->dynatemp_range ? o->temperature - o->dynatemp_range : 0,
-                                    o->temperature + o->dynatemp_range, o->dynatemp_exponent);
+            return (size_t)snprintf(
+                text, size, "temperature %g to %g by entropy^%g",
+                o->temperature > o->dynatemp_range ? o->temperature - o->dynatemp_range : 0,
+                o->temperature + o->dynatemp_range, o->dynatemp_exponent);
         return (size_t)snprintf(text, size, "temperature %g", o->temperature);
     case SELECT_TOP_N_SIGMA:
         return (size_t)snprintf(text, size, "top-n-sigma %g", o->top_n_sigma);

@@ -1,8 +1,8 @@
 /* select: from logits to one token: temperature, softmax, the filters, the draw; and stop strings.
  *
  * Everything here is a pure function of its arguments, with the same result on every machine: the
- * exponential is exact_exp, weights are f32, their sums are f64 and taken in the order that is given
- * with each function. */
+ * exponential is exact_exp, weights are f32, their sums are f64 and taken in the order that is
+ * given with each function. */
 #ifndef UNROLL_SELECT_H
 #define UNROLL_SELECT_H
 
@@ -10,8 +10,8 @@
 
 /* ---- choosing (select.c) ------------------------------------------------------------------- */
 
-/* The steps of the chain that can be ordered, in their default order.  Softmax is taken anew where a step needs
- * probabilities, and the draw comes last. */
+/* The steps of the chain that can be ordered, in their default order.  Softmax is taken anew where
+ * a step needs probabilities, and the draw comes last. */
 enum select_step {
     SELECT_TEMPERATURE,
     SELECT_TOP_N_SIGMA,
@@ -23,7 +23,7 @@ enum select_step {
     SELECT_STEPS,
 };
 struct select_options {
-    double temperature;                       /* 0: the greatest logit, the lower id of equal ones, and no draw */
+    double temperature; /* 0: the greatest logit, the lower id of equal ones, and no draw */
     double dynatemp_range, dynatemp_exponent; /* range 0: the temperature is fixed */
     double top_n_sigma;                       /* <= 0: off */
     int64_t top_k;                            /* <= 0, or not less than the candidates: off */
@@ -36,7 +36,8 @@ struct select_options {
     size_t n_order; /* steps in `order`; 0: all of them, in their default order */
 };
 
-/* Reads names of steps, separated by commas, into the order.  False for a name that is unknown or comes twice. */
+/* Reads names of steps, separated by commas, into the order.  False for a name that is unknown or
+ * comes twice. */
 bool select_parse_order(const char *names, struct select_options *options, struct error *error);
 /* False where an option asks for a step that the order leaves out. */
 bool select_check_order(const struct select_options *options, struct error *error);
@@ -57,31 +58,32 @@ struct selector;
 struct selector *selector_new(const struct select_options *options);
 void selector_free(struct selector *selector);
 
-/* Answers: *id is the token.  False where a logit is NaN or +infinity, or where every token that may be
- * selected has -infinity; the error names the position.
+/* Answers: *id is the token.  False where a logit is NaN or +infinity, or where every token that
+ * may be selected has -infinity; the error names the position.
  *
- * At a temperature above 0 the steps of the order are taken, as far as they are on; each sees the candidates that the one
- * before left, whose probabilities add up to 1 again:
+ * At a temperature above 0 the steps of the order are taken, as far as they are on; each sees the
+ * candidates that the one before left, whose probabilities add up to 1 again:
  *
- *   temperature  logits are divided by it.  Dynamic: by low + (high - low) (H / log n)^exponent, H being the entropy of the n
- *                candidates at temperature 1, low = max(0, temperature - range), high = temperature + range, and the
- *                result at least 1e-6 (what llama.cpp calls dynatemp)
- *   top-n-sigma  logits of at least greatest - n sigma stay, sigma being their standard deviation (Tang et al., "Top-n-sigma:
- *                not all logits are you need", arXiv:2411.07641)
- *   top-k        the k greatest stay (Fan et al., "Hierarchical neural story generation", arXiv:1805.04833)
- *   typical      the smallest set that reaches the probability stays, taken by how near -log p is to the entropy, of equally
- *                near ones (in f32) the lower id first (Meister et al., "Locally typical sampling", arXiv:2202.00666)
- *   top-p        the same, taken by their probabilities (Holtzman et al., "The curious case of neural text degeneration",
- *                arXiv:1904.09751)
- *   min-p        those stay that are at least p times as probable as the best (Nguyen et al., "Turning up the heat",
- *                arXiv:2407.01082)
- *   XTC          with its probability, where two or more are at least as probable as the threshold: of these only the least
- *                probable stays, of equal ones the lower id (Weidmann, text-generation-webui pull request 6335)
+ *   temperature  logits are divided by it.  Dynamic: by low + (high - low) (H / log n)^exponent, H
+ * being the entropy of the n candidates at temperature 1, low = max(0, temperature - range), high =
+ * temperature + range, and the result at least 1e-6 (what llama.cpp calls dynatemp) top-n-sigma
+ * logits of at least greatest - n sigma stay, sigma being their standard deviation (Tang et al.,
+ * "Top-n-sigma: not all logits are you need", arXiv:2411.07641) top-k        the k greatest stay
+ * (Fan et al., "Hierarchical neural story generation", arXiv:1805.04833) typical      the smallest
+ * set that reaches the probability stays, taken by how near -log p is to the entropy, of equally
+ *                near ones (in f32) the lower id first (Meister et al., "Locally typical sampling",
+ * arXiv:2202.00666) top-p        the same, taken by their probabilities (Holtzman et al., "The
+ * curious case of neural text degeneration", arXiv:1904.09751) min-p        those stay that are at
+ * least p times as probable as the best (Nguyen et al., "Turning up the heat", arXiv:2407.01082)
+ *   XTC          with its probability, where two or more are at least as probable as the threshold:
+ * of these only the least probable stays, of equal ones the lower id (Weidmann,
+ * text-generation-webui pull request 6335)
  *
- * The random words of a question are Philox 4x32-10 (key: seed, low word first; counter: position, draw stream, 0, 0).  The
- * draw uses words 1 and 0 as the 53-bit number u = ((word1 * 2^32 + word0) >> 11) / 2^53: the first candidate, in ascending
- * order of ids, at which the sum of the weights passes u times their total.  XTC cuts where word2 / 2^32 is less than its
- * probability.  Word 3 is reserved. */
+ * The random words of a question are Philox 4x32-10 (key: seed, low word first; counter: position,
+ * draw stream, 0, 0).  The draw uses words 1 and 0 as the 53-bit number u = ((word1 * 2^32 + word0)
+ * >> 11) / 2^53: the first candidate, in ascending order of ids, at which the sum of the weights
+ * passes u times their total.  XTC cuts where word2 / 2^32 is less than its probability.  Word 3 is
+ * reserved. */
 bool select_choose(struct selector *selector, const struct select_question *question, uint32_t *id,
                    struct error *error);
 
@@ -94,12 +96,14 @@ double select_uniform(uint64_t seed, uint32_t draw_stream, uint32_t position);
  * copies of copies, and of what has copies already, draw apart. */
 uint32_t select_copy_stream(bool prompt, uint32_t draw_stream, uint32_t position, uint32_t k);
 
-/* Of the answer that select_choose gave last: the natural logarithm of its probability among the candidates that survived
- * (at temperature 0 there is one), and the ids and log-probabilities of the k most probable of these, in the order of
- * select_top.  ids, values (k); returns how many there are.  A survivor's is (logit - greatest) / temperature less the
- * logarithm of the sum of such exponentials, taken as in select_log_total; at temperature 1 it is that of
- * select_log_total over the survivors. */
-size_t select_processed(const struct selector *selector, size_t k, uint32_t *ids, double *values, double *chosen);
+/* Of the answer that select_choose gave last: the natural logarithm of its probability among the
+ * candidates that survived (at temperature 0 there is one), and the ids and log-probabilities of
+ * the k most probable of these, in the order of select_top.  ids, values (k); returns how many
+ * there are.  A survivor's is (logit - greatest) / temperature less the logarithm of the sum of
+ * such exponentials, taken as in select_log_total; at temperature 1 it is that of select_log_total
+ * over the survivors. */
+size_t select_processed(const struct selector *selector, size_t k, uint32_t *ids, double *values,
+                        double *chosen);
 
 /* The chain in words, "temperature 0.8, top-k 40" or "greedy". */
 void select_describe(const struct select_options *options, char *text, size_t size);
@@ -122,7 +126,7 @@ size_t select_top(const float *logits, uint32_t n, size_t k, uint32_t *ids);
  * the lower beam goes before, then the one with the greater logit, then that with the lower id.
  * Beams are numbered from the most probable one on. */
 enum beam_stopping {
-    BEAM_AUTO,   /* when `width` have ended and none that runs, as it stands, scores above the last */
+    BEAM_AUTO, /* when `width` have ended and none that runs, as it stands, scores above the last */
     BEAM_ALWAYS, /* when `width` hypotheses have ended; with a width of 1 always so */
     BEAM_NEVER,  /* when none that runs can get among the n_best, however long it may become */
 };
@@ -166,8 +170,8 @@ void beam_tokens(const struct beam_search *search, const struct beam_hypothesis 
 
 /* ---- stop strings (stop.c) ----------------------------------------------------------------- */
 
-/* All stop strings at once, by the automaton of Aho and Corasick ("Efficient string matching: an aid to
- * bibliographic search", CACM 1975).  Bytes, not characters. */
+/* All stop strings at once, by the automaton of Aho and Corasick ("Efficient string matching: an
+ * aid to bibliographic search", CACM 1975).  Bytes, not characters. */
 struct stop_matcher;
 
 /* No string may be empty. */
@@ -184,27 +188,30 @@ struct stop_match {
     size_t trim;   /* bytes from the match's start to the end of the text */
 };
 
-/* Reads the text of one more token.  *state is 0 where the text begins, and is brought up to date.  Of
- * several matches the one that ends first wins, and of those that end at the same byte the longest;
- * after a match *state is 0 again. */
+/* Reads the text of one more token.  *state is 0 where the text begins, and is brought up to date.
+ * Of several matches the one that ends first wins, and of those that end at the same byte the
+ * longest; after a match *state is 0 again. */
 enum stop_outcome stop_feed(const struct stop_matcher *matcher, uint32_t *state, const void *bytes,
                             size_t length, struct stop_match *match);
 
-/* Whether a string ends in the text of one more token.  *state as above, but it goes on after a match, so that strings may
- * overlap. */
-bool stop_ends_in(const struct stop_matcher *matcher, uint32_t *state, const void *bytes, size_t length);
+/* Whether a string ends in the text of one more token.  *state as above, but it goes on after a
+ * match, so that strings may overlap. */
+bool stop_ends_in(const struct stop_matcher *matcher, uint32_t *state, const void *bytes,
+                  size_t length);
 
 /* ---- log-probabilities (logprob.c) --------------------------------------------------------- */
 
-/* The logarithm of the sum of the exponentials of all logits (n): that of a token's probability under the model is
- * (double)logits[id] - select_log_total(logits, n), with the same bits wherever it is computed.  With the greatest logit g
- * it is g + log(sum of exp(logit - g)), all in f64, by exact_exp_f64 and exact_log; order of the sum: lane l of
- * sixteen sums the i = l (mod 16) in ascending order, then l += l+8, l+4, l+2, l+1.  Logits of -infinity count
- * nothing; -infinity where there are no others; NaN where one is NaN or +infinity. */
+/* The logarithm of the sum of the exponentials of all logits (n): that of a token's probability
+ * under the model is (double)logits[id] - select_log_total(logits, n), with the same bits wherever
+ * it is computed.  With the greatest logit g it is g + log(sum of exp(logit - g)), all in f64, by
+ * exact_exp_f64 and exact_log; order of the sum: lane l of sixteen sums the i = l (mod 16) in
+ * ascending order, then l += l+8, l+4, l+2, l+1.  Logits of -infinity count nothing; -infinity
+ * where there are no others; NaN where one is NaN or +infinity. */
 double select_log_total(const float *logits, uint32_t n);
-/* The k most probable ids under logits, without those of -infinity, and their log-probabilities; of `id` that as well.
- * ids, values (k); returns how many there are. */
-size_t select_raw(const float *logits, uint32_t n, uint32_t id, size_t k, uint32_t *ids, double *values, double *chosen);
+/* The k most probable ids under logits, without those of -infinity, and their log-probabilities; of
+ * `id` that as well. ids, values (k); returns how many there are. */
+size_t select_raw(const float *logits, uint32_t n, uint32_t id, size_t k, uint32_t *ids,
+                  double *values, double *chosen);
 
 /* ---- biases (bias.c) ----------------------------------------------------------------------- */
 
@@ -213,9 +220,10 @@ struct select_bias {
     uint32_t id;
     double value;
 };
-/* Adds each of the biases (n_biases) to its logit, in their order: the sum in f64, rounded to f32, which stays finite
- * where the logit and the value were.  All ids are below n. */
-void select_add_biases(const struct select_bias *biases, size_t n_biases, float *logits, uint32_t n);
+/* Adds each of the biases (n_biases) to its logit, in their order: the sum in f64, rounded to f32,
+ * which stays finite where the logit and the value were.  All ids are below n. */
+void select_add_biases(const struct select_bias *biases, size_t n_biases, float *logits,
+                       uint32_t n);
 /* Sets the logits of all ids to -infinity but those of `allowed` (n_allowed, ascending). */
 void select_allow(const uint32_t *allowed, size_t n_allowed, float *logits, uint32_t n);
 
@@ -231,12 +239,12 @@ struct select_context {
 
 /* For each token that is among the last `last` of the context, once:
  *
- *   repetition  logit / repeat where it is positive, logit * repeat elsewhere (Keskar et al., "CTRL: a conditional
- *               transformer language model for controllable generation", arXiv:1909.05858, section 4.1, which
- *               divides in either case; that negative ones are multiplied, so as to be lowered too, is the practice since)
- *   presence and frequency
- *               logit - (count * frequency + presence), count being how often it was selected within the window (the
- *               OpenAI API's "presence_penalty" and "frequency_penalty")
+ *   repetition  logit / repeat where it is positive, logit * repeat elsewhere (Keskar et al.,
+ * "CTRL: a conditional transformer language model for controllable generation", arXiv:1909.05858,
+ * section 4.1, which divides in either case; that negative ones are multiplied, so as to be lowered
+ * too, is the practice since) presence and frequency logit - (count * frequency + presence), count
+ * being how often it was selected within the window (the OpenAI API's "presence_penalty" and
+ * "frequency_penalty")
  *
  * in this order, each in f64 and rounded to f32. */
 struct select_penalties {
@@ -255,25 +263,29 @@ void penalizer_free(struct penalizer *penalizer);
 void select_penalize(struct penalizer *penalizer, const struct select_penalties *penalties,
                      const struct select_context *context, float *logits, uint32_t n);
 
-/* DRY, "don't repeat yourself" (P. E. Weidmann, "DRY: a modern repetition penalty that reliably prevents looping",
- * text-generation-webui pull request 5677): where the end of the context, `length` tokens long and as long as possible,
- * stands earlier in it with a token after it, selecting that token would make the repetition longer, and its logit loses
+/* DRY, "don't repeat yourself" (P. E. Weidmann, "DRY: a modern repetition penalty that reliably
+ * prevents looping", text-generation-webui pull request 5677): where the end of the context,
+ * `length` tokens long and as long as possible, stands earlier in it with a token after it,
+ * selecting that token would make the repetition longer, and its logit loses
  *
  *   multiplier * base ^ (length - allowed_length)    where length >= allowed_length
  *
- * (in f64, at most the greatest finite f32).  Of several such places the one with the greatest length counts. */
+ * (in f64, at most the greatest finite f32).  Of several such places the one with the greatest
+ * length counts. */
 struct select_dry {
     double multiplier; /* 0: off */
     double base;       /* >= 1 */
     int64_t allowed_length;
-    int64_t last;      /* only this many tokens at the end are looked at; < 0: all */
+    int64_t last; /* only this many tokens at the end are looked at; < 0: all */
 };
 
-/* Time and memory are linear in the context: the lengths are those of the Z algorithm (Gusfield, "Algorithms on strings,
- * trees and sequences", 1997, section 1.4), on the context read backwards.  No repetition is longer than `clear`, the number
- * of tokens at the end in which no sequence breaker ends; `breaks` says whether a token would end one itself, and
- * so is never penalized (NULL: none does). */
-void select_dry(struct penalizer *penalizer, const struct select_dry *dry, const uint32_t *tokens, uint32_t n_tokens,
-                uint32_t clear, bool (*breaks)(void *context, uint32_t id), void *breaks_context, float *logits, uint32_t n);
+/* Time and memory are linear in the context: the lengths are those of the Z algorithm (Gusfield,
+ * "Algorithms on strings, trees and sequences", 1997, section 1.4), on the context read backwards.
+ * No repetition is longer than `clear`, the number of tokens at the end in which no sequence
+ * breaker ends; `breaks` says whether a token would end one itself, and so is never penalized
+ * (NULL: none does). */
+void select_dry(struct penalizer *penalizer, const struct select_dry *dry, const uint32_t *tokens,
+                uint32_t n_tokens, uint32_t clear, bool (*breaks)(void *context, uint32_t id),
+                void *breaks_context, float *logits, uint32_t n);
 
 #endif

@@ -5,8 +5,8 @@
 
 #define NO_STRING SIZE_MAX
 
-/* A node is a beginning of one or more of the strings; node 0 is the empty one.  Children are lists:
- * there are few, and a table of 256 each would make long strings dear. */
+/* A node is a beginning of one or more of the strings; node 0 is the empty one.  Children are
+ * lists: there are few, and a table of 256 each would make long strings dear. */
 struct node {
     uint8_t byte;             /* its last byte */
     uint32_t child, sibling;  /* 0: none */
@@ -36,8 +36,11 @@ static uint32_t add_child(struct stop_matcher *m, uint32_t parent, uint8_t byte)
         return child;
     m->nodes = grow(m->nodes, &m->capacity, m->n_nodes + 1, sizeof *m->nodes);
     child = (uint32_t)m->n_nodes++;
-    m->nodes[child] = (struct node){.byte = byte, .sibling = m->nodes[parent].child, .parent = parent,
-                                    .depth = m->nodes[parent].depth + 1, .string = NO_STRING};
+    m->nodes[child] = (struct node){.byte = byte,
+                                    .sibling = m->nodes[parent].child,
+                                    .parent = parent,
+                                    .depth = m->nodes[parent].depth + 1,
+                                    .string = NO_STRING};
     m->nodes[parent].child = child;
     return child;
 }
@@ -97,8 +100,8 @@ void stop_free(struct stop_matcher *m)
     free(m);
 }
 
-enum stop_outcome stop_feed(const struct stop_matcher *m, uint32_t *state, const void *bytes, size_t length,
-                            struct stop_match *match)
+enum stop_outcome stop_feed(const struct stop_matcher *m, uint32_t *state, const void *bytes,
+                            size_t length, struct stop_match *match)
 {
     const uint8_t *text = bytes;
     for (size_t i = 0; i < length; i++) {

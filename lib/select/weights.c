@@ -1,7 +1,8 @@
-/* The exponentials of a whole vocabulary.  exact_exp once for each would take longer than all the rest of
- * the selection: on machines without it in their baseline, a fused multiply-add is a call.  Here is the
- * same sequence of operations in a form that compilers make vector instructions of, and for x86 once more
- * with the instructions that most have; the tests hold both to the bits of exact_exp. */
+/* The exponentials of a whole vocabulary.  exact_exp once for each would take longer than all the
+ * rest of the selection: on machines without it in their baseline, a fused multiply-add is a call.
+ * Here is the same sequence of operations in a form that compilers make vector instructions of, and
+ * for x86 once more with the instructions that most have; the tests hold both to the bits of
+ * exact_exp. */
 #include "select/internal.h"
 
 #include <math.h>
@@ -23,12 +24,14 @@ __attribute__((always_inline)) static inline uint32_t bits_of(float value)
     return bits;
 }
 
-/* exact_exp of base/math.c for x <= 0.  Its comparisons are made of the bits, which for negative numbers
- * are ordered the other way round: compilers do not turn comparisons of floats into vector instructions. */
+/* exact_exp of base/math.c for x <= 0.  Its comparisons are made of the bits, which for negative
+ * numbers are ordered the other way round: compilers do not turn comparisons of floats into vector
+ * instructions. */
 __attribute__((always_inline)) static inline float exponential(float x)
 {
     const uint32_t least = 0xc2d00000; /* -104 */
-    uint32_t bits = bits_of(x), inside = bits < least ? bits : least, keep = bits > least ? 0 : UINT32_MAX;
+    uint32_t bits = bits_of(x), inside = bits < least ? bits : least,
+             keep = bits > least ? 0 : UINT32_MAX;
     float n = rintf(of_bits(inside) * 0x1.715476p+0f);
     float r = fmaf(n, -0x1.62e4p-1f, of_bits(inside));
     r = fmaf(n, -0x1.7f7d1cp-20f, r);
@@ -45,8 +48,9 @@ __attribute__((always_inline)) static inline float exponential(float x)
     return of_bits(bits_of(p) & keep);
 }
 
-__attribute__((always_inline)) static inline void weights_of(const float *restrict logits, size_t n, double greatest,
-                                                             double temperature, float *restrict weights)
+__attribute__((always_inline)) static inline void weights_of(const float *restrict logits, size_t n,
+                                                             double greatest, double temperature,
+                                                             float *restrict weights)
 {
     size_t i = 0;
     for (; n - i >= BLOCK; i += BLOCK) {
@@ -60,20 +64,22 @@ __attribute__((always_inline)) static inline void weights_of(const float *restri
         weights[i] = exponential((float)(((double)logits[i] - greatest) / temperature));
 }
 
-void select_weights_plain(const float *logits, size_t n, float greatest, double temperature, float *weights)
+void select_weights_plain(const float *logits, size_t n, float greatest, double temperature,
+                          float *weights)
 {
     weights_of(logits, n, (double)greatest, temperature, weights);
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static void weights_avx2(const float *logits, size_t n, double greatest,
-                                                             double temperature, float *weights)
+__attribute__((target("avx2,fma"))) static void
+weights_avx2(const float *logits, size_t n, double greatest, double temperature, float *weights)
 {
     weights_of(logits, n, greatest, temperature, weights);
 }
 #endif
 
-void select_weights(const float *logits, size_t n, float greatest, double temperature, float *weights)
+void select_weights(const float *logits, size_t n, float greatest, double temperature,
+                    float *weights)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {

@@ -107,7 +107,8 @@ static void print_value(const struct show *show, const struct gguf_value *value)
 {
     char type[48];
     snprintf(type, sizeof type, value->type == GGUF_ARRAY ? "%s[%llu]" : "%s",
-             gguf_type_name(value->type == GGUF_ARRAY ? value->element : value->type), (unsigned long long)value->count);
+             gguf_type_name(value->type == GGUF_ARRAY ? value->element : value->type),
+             (unsigned long long)value->count);
     char *key = text_escape(value->key.bytes, value->key.length, 0);
     fprintf(show->out, "  %-42s  %-12s  ", key, type);
     free(key);
@@ -144,8 +145,8 @@ static void print_tensor(const struct show *show, const struct gguf_tensor *tens
 static void print_total(FILE *out, const char *name, size_t n, uint64_t weights, uint64_t bytes)
 {
     if (n)
-        fprintf(out, "  %-8s %6zu tensors %14llu weights %14llu bytes  %6.3f bits a weight\n", name, n,
-                (unsigned long long)weights, (unsigned long long)bytes,
+        fprintf(out, "  %-8s %6zu tensors %14llu weights %14llu bytes  %6.3f bits a weight\n", name,
+                n, (unsigned long long)weights, (unsigned long long)bytes,
                 weights ? 8.0 * (double)bytes / (double)weights : 0.0);
 }
 
@@ -178,8 +179,9 @@ void show_gguf(struct show *show, const struct gguf *gguf)
     uint64_t bytes = 0;
     for (size_t i = 0; i < gguf->n_parts; i++)
         bytes += gguf->parts[i].size;
-    fprintf(show->out, "GGUF version %u, %zu values, %zu tensors, %zu %s, %llu bytes\n", gguf->version, gguf->n_values,
-            gguf->n_tensors, gguf->n_parts, gguf->n_parts == 1 ? "file" : "files", (unsigned long long)bytes);
+    fprintf(show->out, "GGUF version %u, %zu values, %zu tensors, %zu %s, %llu bytes\n",
+            gguf->version, gguf->n_values, gguf->n_tensors, gguf->n_parts,
+            gguf->n_parts == 1 ? "file" : "files", (unsigned long long)bytes);
     fprintf(show->out, "values\n");
     for (size_t i = 0; i < gguf->n_values; i++)
         print_value(show, &gguf->values[i]);

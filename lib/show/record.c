@@ -21,12 +21,14 @@ static void show_positions(FILE *out, const struct record *record, const struct 
     else if (record->count == 1)
         fprintf(out, ", position %u", record->position);
     else if (record->count > 1)
-        fprintf(out, ", positions %u to %u", record->position, record->position + record->count - 1);
+        fprintf(out, ", positions %u to %u", record->position,
+                record->position + record->count - 1);
     else
         fprintf(out, ", nothing at position %u", record->position);
 }
 
-static void show_header(struct show *show, struct record_reader *reader, const struct record *record)
+static void show_header(struct show *show, struct record_reader *reader,
+                        const struct record *record)
 {
     static const struct {
         uint8_t flag;
@@ -36,9 +38,11 @@ static void show_header(struct show *show, struct record_reader *reader, const s
     fprintf(out, "record %zu: %s", show->n_records, record_type_name(record->type));
     if (record->type != RECORD_MODEL)
         fprintf(out, ", sequence %u", record->sequence);
-    if (record->type == RECORD_TOKENS || record->type == RECORD_CACHE || record->type == RECORD_LOGITS ||
-        record->type == RECORD_RAW)
-        show_positions(out, record, reader_sequence(reader, record->sequence)); /* RAW: may be NULL, and is not looked at */
+    if (record->type == RECORD_TOKENS || record->type == RECORD_CACHE ||
+        record->type == RECORD_LOGITS || record->type == RECORD_RAW)
+        show_positions(
+            out, record,
+            reader_sequence(reader, record->sequence)); /* RAW: may be NULL, and is not looked at */
     else if (record->type == RECORD_LOGPROBS)
         fprintf(out, ", position %u", record->position);
     else if (record->type == RECORD_END && record->position != RECORD_APPEND)
@@ -48,7 +52,9 @@ static void show_header(struct show *show, struct record_reader *reader, const s
             fprintf(out, ", %s", flags[i].name);
     if (record->binding)
         fprintf(out, ", %s %08x",
-                record->type == RECORD_MODEL || record->type == RECORD_CACHE ? "model" : "vocabulary", record->binding);
+                record->type == RECORD_MODEL || record->type == RECORD_CACHE ? "model"
+                                                                             : "vocabulary",
+                record->binding);
     if (record->flags & RECORD_DEFLATED)
         fprintf(out, ", %llu bytes deflated to %llu\n", (unsigned long long)record->raw_length,
                 (unsigned long long)record->length);
@@ -67,11 +73,13 @@ static void show_model(FILE *out, const struct model_facts *facts)
     for (size_t i = 0; i < n_model_fields; i++) {
         model_field_print(facts, &model_fields[i], text, sizeof text);
         fprintf(out, "  %-24s%s", model_fields[i].name, text);
-        for (uint32_t k = 0; model_fields[i].offset == offsetof(struct model_facts, n_eog) && k < facts->n_eog; k++)
+        for (uint32_t k = 0;
+             model_fields[i].offset == offsetof(struct model_facts, n_eog) && k < facts->n_eog; k++)
             fprintf(out, "%s%u", k ? ", " : ": ", facts->eog[k]);
         fputc('\n', out);
     }
-    fprintf(out, "  %-24s%llu bytes\n", "cache of a position", (unsigned long long)model_facts_position_bytes(facts));
+    fprintf(out, "  %-24s%llu bytes\n", "cache of a position",
+            (unsigned long long)model_facts_position_bytes(facts));
 }
 
 /* A token's text in quotes, NULL without a vocabulary. */
@@ -87,15 +95,16 @@ static char *token_text(const struct vocab *vocab, uint32_t id, size_t limit)
     return quoted;
 }
 
-static void show_tokens(struct show *show, const struct record *record, const uint8_t *ids, const struct vocab *vocab)
+static void show_tokens(struct show *show, const struct record *record, const uint8_t *ids,
+                        const struct vocab *vocab)
 {
     for (uint32_t i = 0; i < record->count; i++) {
         uint32_t id = load_u32(ids + 4 * (size_t)i);
         if (!show->everything && record->count > HEAD + TAIL && i == HEAD) {
             i = record->count - TAIL;
             id = load_u32(ids + 4 * (size_t)i);
-            fprintf(show->out, "%s  ... %u more (-v shows all)\n", vocab || i % IDS_IN_LINE == 0 ? "" : "\n",
-                    record->count - HEAD - TAIL);
+            fprintf(show->out, "%s  ... %u more (-v shows all)\n",
+                    vocab || i % IDS_IN_LINE == 0 ? "" : "\n", record->count - HEAD - TAIL);
         }
         char *text = token_text(vocab, id, 0);
         if (text)
@@ -110,11 +119,12 @@ static void show_tokens(struct show *show, const struct record *record, const ui
 static void show_cache(FILE *out, const struct record *record, const struct model_facts *facts)
 {
     unsigned long long all = record->raw_length;
-    fprintf(out, "  %u positions, %llu bytes in each of %u layers, %llu bytes in all\n", record->count,
-            all / facts->n_layers, facts->n_layers, all);
+    fprintf(out, "  %u positions, %llu bytes in each of %u layers, %llu bytes in all\n",
+            record->count, all / facts->n_layers, facts->n_layers, all);
 }
 
-static void show_logits(struct show *show, const struct record *record, const uint8_t *payload, const struct vocab *vocab)
+static void show_logits(struct show *show, const struct record *record, const uint8_t *payload,
+                        const struct vocab *vocab)
 {
     const double e = 2.718281828459045;
     const float *logits = (const float *)(const void *)payload;
@@ -129,7 +139,8 @@ static void show_logits(struct show *show, const struct record *record, const ui
         greatest = (double)logits[i] > greatest ? (double)logits[i] : greatest;
     }
     if (n_nan || n_infinite || n_never == n)
-        fprintf(show->out, "  no distribution: %u NaN, %u +infinity, %u -infinity\n", n_nan, n_infinite, n_never);
+        fprintf(show->out, "  no distribution: %u NaN, %u +infinity, %u -infinity\n", n_nan,
+                n_infinite, n_never);
     else if (n_never)
         fprintf(show->out, "  %u of %u tokens are impossible (-infinity)\n", n_never, n);
     for (uint32_t i = 0; i < n; i++)
@@ -144,14 +155,15 @@ static void show_logits(struct show *show, const struct record *record, const ui
         if (n_nan || n_infinite || n_never == n)
             fprintf(show->out, "%10.4f\n", logit);
         else
-            fprintf(show->out, "%10.4f  %8.6f%s%.*s\n", logit, p, lrint(p * BAR) ? "  " : "", (int)lrint(p * BAR),
-                    "########################################");
+            fprintf(show->out, "%10.4f  %8.6f%s%.*s\n", logit, p, lrint(p * BAR) ? "  " : "",
+                    (int)lrint(p * BAR), "########################################");
         free(text);
     }
     free(ids);
 }
 
-static void show_end(FILE *out, const struct record *record, const uint8_t *payload, const struct vocab *vocab)
+static void show_end(FILE *out, const struct record *record, const uint8_t *payload,
+                     const struct vocab *vocab)
 {
     struct end end;
     struct error error;
@@ -174,12 +186,14 @@ static void show_end(FILE *out, const struct record *record, const uint8_t *payl
 }
 
 /* What the model's logits were before a filter changed them. */
-static void show_raw(struct show *show, const struct record *record, const uint8_t *payload, const struct vocab *vocab)
+static void show_raw(struct show *show, const struct record *record, const uint8_t *payload,
+                     const struct vocab *vocab)
 {
     if (record->count > 0 && record->raw_length == (uint64_t)record->count * sizeof(float))
         show_logits(show, record, payload, vocab);
     else
-        fprintf(show->out, "  the logits that follow were changed; those of the model were not kept\n");
+        fprintf(show->out,
+                "  the logits that follow were changed; those of the model were not kept\n");
 }
 
 static void show_logprob(FILE *out, uint32_t id, double value, const struct vocab *vocab)
@@ -192,7 +206,8 @@ static void show_logprob(FILE *out, uint32_t id, double value, const struct voca
     free(text);
 }
 
-static void show_logprobs(struct show *show, struct record_reader *reader, const struct record *record, const uint8_t *payload,
+static void show_logprobs(struct show *show, struct record_reader *reader,
+                          const struct record *record, const uint8_t *payload,
                           const struct vocab *vocab)
 {
     struct logprobs l;
@@ -234,8 +249,8 @@ static void show_ancillary(struct show *show, const struct record *record, const
 void show_record(struct show *show, struct record_reader *reader, const struct record *record,
                  const struct vocab *vocab)
 {
-    bool used = record->type == RECORD_MODEL || record->type == RECORD_TOKENS || record->type == RECORD_FORK ||
-                record->type == RECORD_END;
+    bool used = record->type == RECORD_MODEL || record->type == RECORD_TOKENS ||
+                record->type == RECORD_FORK || record->type == RECORD_END;
     const uint8_t *payload = used ? reader_used_payload(reader) : reader_payload(reader, NULL);
     show->n_records++;
     show->n_bytes += RECORD_HEADER + record_padded(record->length);
@@ -254,8 +269,8 @@ void show_record(struct show *show, struct record_reader *reader, const struct r
         show_logits(show, record, payload, vocab);
         break;
     case RECORD_FORK:
-        fprintf(show->out, "  the first %u positions of sequence %u, draw stream %u\n", record->position, load_u32(payload),
-                load_u32(payload + 4));
+        fprintf(show->out, "  the first %u positions of sequence %u, draw stream %u\n",
+                record->position, load_u32(payload), load_u32(payload + 4));
         break;
     case RECORD_END:
         show_end(show->out, record, payload, vocab);
@@ -286,7 +301,8 @@ void show_sequences(struct show *show, struct record_reader *reader)
             continue;
         for (uint32_t k = 0; k < s->n_tokens; k++)
             n_generated += (s->flags[k] & RECORD_GENERATED) != 0;
-        fprintf(show->out, "sequence %u: %u %s", s->id, s->n_tokens, s->n_tokens == 1 ? "token" : "tokens");
+        fprintf(show->out, "sequence %u: %u %s", s->id, s->n_tokens,
+                s->n_tokens == 1 ? "token" : "tokens");
         if (s->n_tokens > 1 && !s->appended)
             fprintf(show->out, " at positions %u to %u", s->first, s->first + s->n_tokens - 1);
         else if (s->n_tokens && !s->appended)
@@ -296,10 +312,11 @@ void show_sequences(struct show *show, struct record_reader *reader)
         if (s->n_cached && facts) {
             unsigned long long each = model_facts_position_bytes(facts);
             fprintf(show->out, "; %u %s cached: %llu bytes a layer, %llu in all", s->n_cached,
-                    s->n_cached == 1 ? "position" : "positions", s->n_cached * each / facts->n_layers, s->n_cached * each);
+                    s->n_cached == 1 ? "position" : "positions",
+                    s->n_cached * each / facts->n_layers, s->n_cached * each);
         }
         fprintf(show->out, "%s\n", s->ended ? "; ended" : "");
     }
-    fprintf(show->out, "%zu %s, %llu bytes\n", show->n_records, show->n_records == 1 ? "record" : "records",
-            (unsigned long long)show->n_bytes);
+    fprintf(show->out, "%zu %s, %llu bytes\n", show->n_records,
+            show->n_records == 1 ? "record" : "records", (unsigned long long)show->n_bytes);
 }

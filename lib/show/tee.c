@@ -48,7 +48,8 @@ static void *copy(void *argument)
     return NULL;
 }
 
-/* The rest of the stream goes on even when the reader has given up; not when the copying itself has. */
+/* The rest of the stream goes on even when the reader has given up; not when the copying itself
+ * has. */
 static void copy_rest(void *context, const char *message)
 {
     struct tee *tee = context;
@@ -64,9 +65,11 @@ struct tee *tee_start(char **operands, int n)
     static char *standard_input[] = {"-"};
     int ends[2];
     struct tee *tee = allocate(1, sizeof *tee);
-    *tee = (struct tee){.operands = n ? operands : standard_input, .n_operands = n ? n : 1, .feeding = true};
+    *tee = (struct tee){
+        .operands = n ? operands : standard_input, .n_operands = n ? n : 1, .feeding = true};
     tee->standard_input = fcntl(0, F_DUPFD_CLOEXEC, 3);
-    if (tee->standard_input < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) || dup2(ends[0], 0) < 0)
+    if (tee->standard_input < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) ||
+        dup2(ends[0], 0) < 0)
         die(STATUS_SYSTEM, "cannot make a socket:");
     close(ends[0]);
     tee->to_reader = ends[1];

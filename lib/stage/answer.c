@@ -59,7 +59,8 @@ void answer_loop(const struct answerer *a, struct record_reader *reader, struct 
     bool closed = false, asked = false;
     for (struct record record; reader_next(reader, &record);) {
         asked |= record.type == RECORD_LOGITS || record.type == RECORD_END;
-        if (closed && record.type == RECORD_LOGITS) { /* of a sequence that has ended: nobody asks */
+        if (closed &&
+            record.type == RECORD_LOGITS) { /* of a sequence that has ended: nobody asks */
             if (reader_sequence(reader, record.sequence)->ended)
                 continue;
             reader_die(reader, STATUS_INPUT, "sequence %u begins after all others have ended",

@@ -6,7 +6,7 @@
 /* ---- passes over lanes ---------------------------------------------------------------------- */
 
 enum {
-    ROWS_AT_ONCE = 512, /* positions in one evaluation */
+    ROWS_AT_ONCE = 512,        /* positions in one evaluation */
     LOGITS_AT_ONCE = 16 << 20, /* numbers in its logits; more only for a single lane */
 };
 
@@ -195,8 +195,9 @@ static void ask_again(struct loop *loop, struct lane *lane)
 /* Hands a record on as it came; reader_next has filled in the position of an append. */
 static void pass_on(struct loop *loop, const struct record *record)
 {
-    const uint8_t *payload = record->type < RECORD_ANCILLARY ? reader_used_payload(loop->state->reader)
-                                                             : reader_payload(loop->state->reader, NULL);
+    const uint8_t *payload = record->type < RECORD_ANCILLARY
+                                 ? reader_used_payload(loop->state->reader)
+                                 : reader_payload(loop->state->reader, NULL);
     record_write(loop->writer, *record, payload, (size_t)record->raw_length);
 }
 
@@ -280,7 +281,9 @@ void decode_stream(struct engine *engine, struct state *state, struct record_wri
             pass(&loop);
     }
     if (loop.n_asked > 0)
-        reader_die(state->reader, STATUS_INPUT, "cut off: the input ended before the logits of %zu sequences were answered", loop.n_asked);
+        reader_die(state->reader, STATUS_INPUT,
+                   "cut off: the input ended before the logits of %zu sequences were answered",
+                   loop.n_asked);
     state_leave_out_dropped(state);
     free(loop.turn);
 }

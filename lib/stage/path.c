@@ -34,6 +34,7 @@ const char *model_path(const char *option)
             return path;
         }
     }
-    die(STATUS_SYSTEM, "no model: give one by -m FILE or UNROLL_MODEL (the small one is not installed beside %s)",
+    die(STATUS_SYSTEM,
+        "no model: give one by -m FILE or UNROLL_MODEL (the small one is not installed beside %s)",
         folder);
 }

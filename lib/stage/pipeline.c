@@ -48,14 +48,16 @@ void pipeline_init(struct pipeline *p)
     char self[4096];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     self[length > 0 ? length : 0] = 0;
-    char *name = strrchr(self, '/') ? strrchr(self, '/') + 1 : self, *ours = strstr(name, "generate");
+    char *name = strrchr(self, '/') ? strrchr(self, '/') + 1 : self,
+         *ours = strstr(name, "generate");
     snprintf(p->prefix, sizeof p->prefix, "%.*s", ours ? (int)(ours - name) : 0, name);
     sigset_t set;
     sigemptyset(&set);
     static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
         struct sigaction old;
-        bool ignored = sigaction(watched[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN; /* nohup */
+        bool ignored =
+            sigaction(watched[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN; /* nohup */
         if (!ignored || watched[i] == SIGCHLD)
             sigaddset(&set, watched[i]);
     }
@@ -68,7 +70,8 @@ void pipeline_init(struct pipeline *p)
 }
 
 /* In the child: descriptors to their places, then the program. */
-_Noreturn static void become(const char *path, const char **argv, const int from[3], const int kept[2], pid_t parent)
+_Noreturn static void become(const char *path, const char **argv, const int from[3],
+                             const int kept[2], pid_t parent)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -86,7 +89,8 @@ _Noreturn static void become(const char *path, const char **argv, const int from
     die(STATUS_SYSTEM, "%s: cannot run:", path);
 }
 
-void pipeline_start(struct pipeline *p, const char *name, const char **argv, int in, int out, int third, int fourth)
+void pipeline_start(struct pipeline *p, const char *name, const char **argv, int in, int out,
+                    int third, int fourth)
 {
     char path[4400];
     int ends[2];
@@ -248,8 +252,8 @@ static void signal_children(const struct pipeline *p, int signal)
             kill(p->child[i].pid, signal);
 }
 
-/* A filter has ended so because the text did before it was complete, at the end of its input; or in the midst of it, and
- * then the stage after it fails, too. */
+/* A filter has ended so because the text did before it was complete, at the end of its input; or in
+ * the midst of it, and then the stage after it fails, too. */
 static bool is_incomplete(const struct child *c)
 {
     return WIFEXITED(c->status) && WEXITSTATUS(c->status) == STATUS_CONSTRAINT;
@@ -313,12 +317,13 @@ static bool lost_reader(const struct child *c)
     return c->status != 0;
 }
 
-/* The child whose failure is the cause: one that was killed, else the first with a message (of a text that
- * was not complete only when there is no other), else the
- * first with a status; last, one that lost its reader. */
+/* The child whose failure is the cause: one that was killed, else the first with a message (of a
+ * text that was not complete only when there is no other), else the first with a status; last, one
+ * that lost its reader. */
 static struct child *culprit(struct pipeline *p)
 {
-    bool (*const tests[])(const struct child *) = {was_killed, has_graver_message, has_message, has_status, lost_reader};
+    bool (*const tests[])(const struct child *) = {was_killed, has_graver_message, has_message,
+                                                   has_status, lost_reader};
     for (size_t t = 0; t < sizeof tests / sizeof *tests; t++)
         for (size_t i = 0; i < p->n_children; i++)
             if (tests[t](&p->child[i]))
@@ -348,7 +353,8 @@ static int tell(struct pipeline *p)
     if (WIFSIGNALED(c->status)) {
         if (WTERMSIG(c->status) == SIGPIPE)
             end_by(SIGPIPE);
-        warn("%s was killed by signal %d (%s)", c->name, WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
+        warn("%s was killed by signal %d (%s)", c->name, WTERMSIG(c->status),
+             strsignal(WTERMSIG(c->status)));
         return STATUS_SYSTEM;
     }
     repeat(c);
@@ -393,12 +399,14 @@ int pipeline_run(struct pipeline *p, struct relay *relays, size_t n_relays)
         nfds_t n = 0;
         poller[n++] = (struct pollfd){p->signals, POLLIN, 0};
         for (size_t i = 0; i < p->n_children; i++)
-            poller[n++] = (struct pollfd){p->child[i].standard_error, POLLIN, 0}; /* -1 is passed over */
+            poller[n++] =
+                (struct pollfd){p->child[i].standard_error, POLLIN, 0}; /* -1 is passed over */
         for (size_t i = 0; i < n_relays; i++) {
             struct relay *r = &relays[i];
             poller[n++] = (struct pollfd){r->bounded && waiting(r) > MUCH ? -1 : r->in, POLLIN, 0};
             for (int o = 0; o < 2; o++)
-                poller[n++] = (struct pollfd){r->out[o].begin < r->out[o].end ? r->out[o].fd : -1, POLLOUT, 0};
+                poller[n++] = (struct pollfd){r->out[o].begin < r->out[o].end ? r->out[o].fd : -1,
+                                              POLLOUT, 0};
         }
         if (poll(poller, n, p->failed ? 10 : -1) < 0 && errno != EINTR)
             die(STATUS_SYSTEM, "cannot wait for the stages:");

@@ -1,6 +1,7 @@
 /* pipeline: child processes that are one job, and the relays of bytes between them.
  *
- * Whatever child fails or is killed, the others are ended, and one message and one status come out. */
+ * Whatever child fails or is killed, the others are ended, and one message and one status come out.
+ */
 #ifndef UNROLL_PIPELINE_H
 #define UNROLL_PIPELINE_H
 
@@ -28,7 +29,7 @@ struct outlet {
 
 /* Copies a stream to one or two readers and shows its records to a function on the way. */
 struct relay {
-    int in; /* -1: none, or at its end */
+    int in;       /* -1: none, or at its end */
     bool bounded; /* stop reading while much is waiting; never for answers of the loop */
     struct outlet out[2];
     bool apart; /* out[1] gets only what `see` puts there, in whole records */
@@ -43,7 +44,7 @@ struct relay {
 
 #define PIPELINE_CHILDREN 16
 struct pipeline {
-    char *folder; /* where the programs are */
+    char *folder;    /* where the programs are */
     char prefix[64]; /* of their names */
     struct child child[PIPELINE_CHILDREN];
     size_t n_children;
@@ -59,17 +60,18 @@ void pipeline_pipe(int ends[2]);
 /* An input that is empty, numbered above 9. */
 int pipeline_null(void);
 void pipeline_init(struct pipeline *pipeline);
-/* Starts FOLDER/name with the given arguments (argv[0] is filled in, NULL at its end), standard input and
- * output, and up to two more descriptors that it inherits under their numbers (-1: none).  The descriptors given are
- * closed here. */
-void pipeline_start(struct pipeline *pipeline, const char *name, const char **argv, int in, int out, int third,
-                    int fourth);
+/* Starts FOLDER/name with the given arguments (argv[0] is filled in, NULL at its end), standard
+ * input and output, and up to two more descriptors that it inherits under their numbers (-1: none).
+ * The descriptors given are closed here. */
+void pipeline_start(struct pipeline *pipeline, const char *name, const char **argv, int in, int out,
+                    int third, int fourth);
 void outlet_put(struct outlet *outlet, const void *bytes, size_t size);
 /* The record that a relay shows. */
 void outlet_put_record(struct outlet *outlet, const struct relay *relay,
                        const struct record *record, const uint8_t *payload);
-/* Runs until all children have ended.  Returns the status of the job; a failure has been told on standard
- * error.  Where a signal ended it, or the reader of standard output is gone, the program ends by that signal. */
+/* Runs until all children have ended.  Returns the status of the job; a failure has been told on
+ * standard error.  Where a signal ended it, or the reader of standard output is gone, the program
+ * ends by that signal. */
 int pipeline_run(struct pipeline *pipeline, struct relay *relays, size_t n_relays);
 void pipeline_free(struct pipeline *pipeline, struct relay *relays, size_t n_relays);
 

@@ -14,7 +14,8 @@ static uint32_t common_prefix(const struct sequence *a, const struct sequence *b
     return n;
 }
 
-uint32_t prefill_reusable(const struct lane *lane, const struct state *old, const struct lane **best)
+uint32_t prefill_reusable(const struct lane *lane, const struct state *old,
+                          const struct lane **best)
 {
     uint32_t length = 0;
     *best = NULL;
@@ -58,9 +59,12 @@ void prefill_hand_over(const struct prefill_options *options, char **argv)
     char path[4300], *folder = program_folder();
     snprintf(path, sizeof path, "%s../libexec/unroll/prefill-mpi", folder);
     free(folder);
-    setenv("UNROLL_MODEL", model_path(options->engine.model), 1); /* it is found from this program's folder */
+    setenv("UNROLL_MODEL", model_path(options->engine.model),
+           1); /* it is found from this program's folder */
     execv(path, argv);
     if (ranks > 1)
-        die(STATUS_SYSTEM, "started as one of %d ranks, but %s cannot be started (--mpi never runs alone):", ranks, path);
+        die(STATUS_SYSTEM,
+            "started as one of %d ranks, but %s cannot be started (--mpi never runs alone):", ranks,
+            path);
     die(STATUS_SYSTEM, "%s cannot be started:", path);
 }

@@ -15,10 +15,14 @@ void report_trace(struct report *r, FILE *file, bool table)
     r->trace = file;
     r->table = table;
     if (table)
-        fputs("position\ttoken\ttext\tprobability\trunner_up\trunner_up_text\trunner_up_probability\t"
-              "cache_positions\tcache_bytes\tmilliseconds\n", file);
+        fputs(
+            "position\ttoken\ttext\tprobability\trunner_up\trunner_up_text\trunner_up_probability\t"
+            "cache_positions\tcache_bytes\tmilliseconds\n",
+            file);
     else
-        fputs("position  token  text            prob   runner-up        prob  cache: positions     bytes        ms\n", file);
+        fputs("position  token  text            prob   runner-up        prob  cache: positions     "
+              "bytes        ms\n",
+              file);
 }
 
 /* A token's text with what would upset a line escaped; to be freed. */
@@ -43,8 +47,8 @@ static void trace_step(struct report *r, uint32_t id, double milliseconds)
     fprintf(r->trace,
             r->table ? "%u\t%u\t%s\t%.6f\t%u\t%s\t%.6f\t%llu\t%llu\t%.3f\n"
                      : "%8u %6u  %-14s %5.3f  %6u %-10s %5.3f %17llu %9llu %9.3f\n",
-            r->position + 1, id, text, probability(r, id), other, second,
-            probability(r, other), cached, bytes, milliseconds);
+            r->position + 1, id, text, probability(r, id), other, second, probability(r, other),
+            cached, bytes, milliseconds);
     free(text);
     free(second);
     if (fflush(r->trace) && !r->trace_errno)
@@ -167,7 +171,8 @@ void report_print(const struct report *r)
         print_latency(r);
     if (r->has_facts && !several) {
         unsigned long long positions = r->position + 1ull;
-        warn("cache: %llu positions, %llu bytes", positions, positions * model_facts_position_bytes(&r->facts));
+        warn("cache: %llu positions, %llu bytes", positions,
+             positions * model_facts_position_bytes(&r->facts));
     }
 }
 

@@ -8,18 +8,18 @@
 #include <stdio.h>
 
 struct report {
-    double begin;           /* seconds_now() when the job began */
+    double begin; /* seconds_now() when the job began */
     struct model_facts facts;
     bool has_facts;
     uint32_t n_seen;     /* tokens that decode-step told, prompts and what was selected */
     uint32_t n_answered; /* of these, what was selected */
     uint32_t n_selected; /* records that told it */
     size_t n_sequences, n_ended[END_REASONS]; /* that had an END, and why */
-    double *at;             /* (n_selected) when each token was chosen */
+    double *at;                               /* (n_selected) when each token was chosen */
     size_t capacity;
-    FILE *trace;            /* a line per step; NULL: none */
-    bool table;             /* tab-separated */
-    int trace_errno;        /* of the first line that could not be written */
+    FILE *trace;               /* a line per step; NULL: none */
+    bool table;                /* tab-separated */
+    int trace_errno;           /* of the first line that could not be written */
     const struct vocab *vocab; /* for the texts of the trace */
     /* the distribution that the next token is chosen from */
     bool asked;

@@ -17,7 +17,7 @@
 
 struct search_options {
     struct beam_options beam; /* but for the limit */
-    int64_t limit; /* tokens in each sequence; -1: as many as the context has */
+    int64_t limit;            /* tokens in each sequence; -1: as many as the context has */
     bool ignore_eos, verbose;
     const struct texts *stops;
     struct naming *naming; /* opened where there are stops */

@@ -59,7 +59,8 @@ struct lane *state_lane(struct state *state, uint32_t id)
         lane->tokens = reader_sequence_at(state->reader, state->n_lanes);
         lane->cache.shape = &state->shape;
         lane->logits_position = -1;
-        state->lane = grow(state->lane, &state->capacity, state->n_lanes + 1, sizeof(struct lane *));
+        state->lane =
+            grow(state->lane, &state->capacity, state->n_lanes + 1, sizeof(struct lane *));
         state->lane[state->n_lanes++] = lane;
     }
     return state->lane[reader_sequence(state->reader, id)->index];
@@ -76,8 +77,8 @@ static void take_logits(struct state *state, struct lane *lane, const struct rec
 {
     size_t n = record->count;
     if (n != state->facts->n_logits)
-        reader_die(state->reader, STATUS_INPUT, "%zu logits, but model '%s' has %u", n, state->facts->name,
-                   state->facts->n_logits);
+        reader_die(state->reader, STATUS_INPUT, "%zu logits, but model '%s' has %u", n,
+                   state->facts->name, state->facts->n_logits);
     const uint8_t *payload = reader_payload(state->reader, NULL);
     if (!lane->logits)
         lane->logits = allocate(n, sizeof *lane->logits);
@@ -103,14 +104,17 @@ struct lane *state_take(struct state *state, const struct record *record)
     if (record->type == RECORD_MODEL || record->type >= RECORD_ANCILLARY)
         return NULL;
     struct lane *lane = state_lane(state, record->sequence);
-    if (record->binding && record->type == RECORD_TOKENS && record->binding != state->facts->vocabulary_fingerprint)
-        reader_die(state->reader, STATUS_INPUT, "tokens of vocabulary %08x, but model '%s' has vocabulary %08x",
-                   record->binding, state->facts->name, state->facts->vocabulary_fingerprint);
+    if (record->binding && record->type == RECORD_TOKENS &&
+        record->binding != state->facts->vocabulary_fingerprint)
+        reader_die(state->reader, STATUS_INPUT,
+                   "tokens of vocabulary %08x, but model '%s' has vocabulary %08x", record->binding,
+                   state->facts->name, state->facts->vocabulary_fingerprint);
     bool mapped;
     switch (record->type) {
     case RECORD_CACHE:
         if (lane->cache.n_positions != record->position)
-            reader_die(state->reader, STATUS_INPUT, "keys and values for position %u, which was evaluated already",
+            reader_die(state->reader, STATUS_INPUT,
+                       "keys and values for position %u, which was evaluated already",
                        record->position);
         const uint8_t *bytes = reader_payload(state->reader, &mapped);
         if (state->place)
@@ -163,18 +167,21 @@ void state_write_model(struct record_writer *writer, const struct model_facts *f
 {
     uint8_t payload[RECORD_MAX_SMALL];
     size_t length = model_facts_encode(facts, payload);
-    record_write(writer, (struct record){.type = RECORD_MODEL, .binding = facts->model_fingerprint}, payload, length);
+    record_write(writer, (struct record){.type = RECORD_MODEL, .binding = facts->model_fingerprint},
+                 payload, length);
 }
 
-void state_write_tokens(struct record_writer *writer, const struct model_facts *facts, const struct lane *lane,
-                        uint32_t begin, uint32_t end)
+void state_write_tokens(struct record_writer *writer, const struct model_facts *facts,
+                        const struct lane *lane, uint32_t begin, uint32_t end)
 {
     uint8_t payload[CACHE_PAGE * 4];
     const uint8_t *flags = lane->tokens->flags - lane->tokens->first;
     while (begin < end) { /* a record for each run of given or of generated tokens */
         uint8_t generated = flags[begin] & RECORD_GENERATED;
         uint32_t n = 0;
-        for (; begin + n < end && n < CACHE_PAGE && (flags[begin + n] & RECORD_GENERATED) == generated; n++)
+        for (; begin + n < end && n < CACHE_PAGE &&
+               (flags[begin + n] & RECORD_GENERATED) == generated;
+             n++)
             store_u32(payload + 4 * n, lane_token(lane, begin + n));
         record_write(writer,
                      (struct record){.type = RECORD_TOKENS,
@@ -188,7 +195,8 @@ void state_write_tokens(struct record_writer *writer, const struct model_facts *
     }
 }
 
-struct record state_cache_record(const struct model_facts *facts, uint32_t sequence, uint32_t begin, uint32_t end)
+struct record state_cache_record(const struct model_facts *facts, uint32_t sequence, uint32_t begin,
+                                 uint32_t end)
 {
     return (struct record){.type = RECORD_CACHE,
                            .flags = RECORD_OPEN,
@@ -198,8 +206,8 @@ struct record state_cache_record(const struct model_facts *facts, uint32_t seque
                            .binding = facts->model_fingerprint};
 }
 
-void state_write_positions(struct record_writer *writer, const struct model_facts *facts, const struct lane *lane,
-                           uint32_t begin, uint32_t end)
+void state_write_positions(struct record_writer *writer, const struct model_facts *facts,
+                           const struct lane *lane, uint32_t begin, uint32_t end)
 {
     uint8_t *scratch = NULL;
     if (end - begin < CACHE_PAGE)
@@ -211,8 +219,8 @@ void state_write_positions(struct record_writer *writer, const struct model_fact
     state_write_tokens(writer, facts, lane, begin, end);
 }
 
-void state_write_logits(struct record_writer *writer, const struct model_facts *facts, uint32_t sequence,
-                        uint32_t position, const float *logits, bool open)
+void state_write_logits(struct record_writer *writer, const struct model_facts *facts,
+                        uint32_t sequence, uint32_t position, const float *logits, bool open)
 {
     /* Little-endian machines hold the payload as it is written. */
     _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "payloads are written from memory");

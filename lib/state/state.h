@@ -17,20 +17,22 @@ struct lane {
 
 struct state {
     struct record_reader *reader;
-    const struct model_facts *facts; /* of the model that will go on; a stream of another is refused */
+    const struct model_facts
+        *facts; /* of the model that will go on; a stream of another is refused */
     struct cache_shape shape;
     struct lane **lane; /* in order of appearance in the stream, as the reader counts sequences */
     size_t n_lanes, capacity;
     /* Where set, this gets the payloads of CACHE records in the place of cache_append. */
-    void (*place)(void *context, struct lane *lane, uint32_t count, const uint8_t *bytes, bool lasting);
+    void (*place)(void *context, struct lane *lane, uint32_t count, const uint8_t *bytes,
+                  bool lasting);
     void *context;
 };
 
 /* An empty state that will be filled from a reader.  reader and facts must outlive it. */
 void state_init(struct state *state, struct record_reader *reader, const struct model_facts *facts);
 void state_free(struct state *state);
-/* Takes in the record that reader_next returned: MODEL is compared, CACHE and LOGITS are stored, FORK
- * shares pages or cuts.  Returns its lane, or NULL for a record without one. */
+/* Takes in the record that reader_next returned: MODEL is compared, CACHE and LOGITS are stored,
+ * FORK shares pages or cuts.  Returns its lane, or NULL for a record without one. */
 struct lane *state_take(struct state *state, const struct record *record);
 /* Takes in everything up to the end of the input; sequences that ended as dropped or without a
  * token are left out. */
@@ -57,15 +59,16 @@ uint32_t lane_token(const struct lane *lane, uint32_t position);
 
 void state_write_model(struct record_writer *writer, const struct model_facts *facts);
 /* Cache and tokens of the positions [begin, end), which lie within one page; all OPEN. */
-void state_write_positions(struct record_writer *writer, const struct model_facts *facts, const struct lane *lane,
-                           uint32_t begin, uint32_t end);
+void state_write_positions(struct record_writer *writer, const struct model_facts *facts,
+                           const struct lane *lane, uint32_t begin, uint32_t end);
 /* The header of that CACHE record, for who has the bytes elsewhere. */
-struct record state_cache_record(const struct model_facts *facts, uint32_t sequence, uint32_t begin, uint32_t end);
+struct record state_cache_record(const struct model_facts *facts, uint32_t sequence, uint32_t begin,
+                                 uint32_t end);
 /* Tokens alone. */
-void state_write_tokens(struct record_writer *writer, const struct model_facts *facts, const struct lane *lane,
-                        uint32_t begin, uint32_t end);
-void state_write_logits(struct record_writer *writer, const struct model_facts *facts, uint32_t sequence,
-                        uint32_t position, const float *logits, bool open);
+void state_write_tokens(struct record_writer *writer, const struct model_facts *facts,
+                        const struct lane *lane, uint32_t begin, uint32_t end);
+void state_write_logits(struct record_writer *writer, const struct model_facts *facts,
+                        uint32_t sequence, uint32_t position, const float *logits, bool open);
 /* The end of a lane in a state: the logits of its last position; before them, where its draw stream
  * is not 0, FORK onto itself at its end, which cuts nothing and says which it is. */
 void state_write_last(struct record_writer *writer, const struct model_facts *facts,

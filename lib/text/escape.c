@@ -70,7 +70,10 @@ size_t text_columns(const char *escaped)
 
 static int digit_of(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 bool text_unescape(const char *escaped, size_t size, char *bytes, size_t *length)
@@ -82,13 +85,15 @@ bool text_unescape(const char *escaped, size_t size, char *bytes, size_t *length
             bytes[n++] = escaped[i];
             continue;
         }
-        const char *letter = i + 1 < size && escaped[i + 1] ? strchr(letters, escaped[i + 1]) : NULL;
+        const char *letter =
+            i + 1 < size && escaped[i + 1] ? strchr(letters, escaped[i + 1]) : NULL;
         if (letter) {
             bytes[n++] = plain[letter - letters];
             i++;
             continue;
         }
-        bool hexadecimal = i + 3 < size && escaped[i + 1] == 'x' && digit_of(escaped[i + 2]) >= 0 && digit_of(escaped[i + 3]) >= 0;
+        bool hexadecimal = i + 3 < size && escaped[i + 1] == 'x' && digit_of(escaped[i + 2]) >= 0 &&
+                           digit_of(escaped[i + 3]) >= 0;
         if (!hexadecimal)
             return false;
         bytes[n++] = (char)(digit_of(escaped[i + 2]) * 16 + digit_of(escaped[i + 3]));

@@ -35,7 +35,8 @@ bool text_flow_cut(struct text_flow *f, size_t n_tokens, struct error *error)
 {
     uint64_t end = n_tokens ? f->ends[n_tokens - 1] : 0;
     if (end < f->taken)
-        return error_set(error, STATUS_INPUT, "%llu bytes are to be taken back that were shown already",
+        return error_set(error, STATUS_INPUT,
+                         "%llu bytes are to be taken back that were shown already",
                          (unsigned long long)(f->taken - end));
     f->n_tokens = n_tokens;
     if (f->length > end - f->taken)

@@ -7,22 +7,23 @@
 /* ---- text that waits (flow.c) -------------------------------------------------------------- */
 
 /* The text of one sequence, between the tokens that bring it and whoever shows it.  A token's bytes
- * wait while it is HELD (they may turn out to belong to a stop string), and the bytes of a character
- * wait for the rest of it.  To be zeroed at first. */
+ * wait while it is HELD (they may turn out to belong to a stop string), and the bytes of a
+ * character wait for the rest of it.  To be zeroed at first. */
 struct text_flow {
-    bool raw;         /* bytes of a character do not wait */
-    uint8_t *bytes;   /* [begin, begin + length) was not taken yet; the first `ready` of it may be */
+    bool raw;       /* bytes of a character do not wait */
+    uint8_t *bytes; /* [begin, begin + length) was not taken yet; the first `ready` of it may be */
     size_t begin, length, ready, capacity;
-    uint64_t taken;   /* bytes before them */
-    uint64_t *ends;   /* (n_tokens) where each token's text ends, from the beginning of the sequence */
+    uint64_t taken; /* bytes before them */
+    uint64_t
+        *ends; /* (n_tokens) where each token's text ends, from the beginning of the sequence */
     size_t n_tokens, ends_capacity;
 };
 void text_flow_free(struct text_flow *flow);
 
 /* The text of one more token (length 0: it has none). */
 void text_flow_add(struct text_flow *flow, const void *bytes, size_t length, bool held);
-/* The sequence ends: cuts `trim` bytes (of those that are still waiting: a stop string may have begun in a text
- * that was shown before this stream), and everything left is ready. */
+/* The sequence ends: cuts `trim` bytes (of those that are still waiting: a stop string may have
+ * begun in a text that was shown before this stream), and everything left is ready. */
 void text_flow_end(struct text_flow *flow, uint32_t trim);
 /* Back to the first n_tokens.  False where text of the others was taken already. */
 bool text_flow_cut(struct text_flow *flow, size_t n_tokens, struct error *error);
@@ -62,18 +63,20 @@ void text_order_show(struct text_order *order, size_t text);
 
 /* ---- characters and escapes (escape.c) ----------------------------------------------------- */
 
-/* How many bytes at the end begin a character of UTF-8 that is not complete; 0 to 3.  Bytes that are
- * not UTF-8 are complete. */
+/* How many bytes at the end begin a character of UTF-8 that is not complete; 0 to 3.  Bytes that
+ * are not UTF-8 are complete. */
 size_t text_incomplete(const uint8_t *bytes, size_t length);
 
 /* Bytes of the character of UTF-8 that the text begins with; 0 where it begins with none. */
 size_t text_character(const uint8_t *bytes, size_t length);
 
-/* A printable form in new memory: whole characters of UTF-8 as they are, \n \t \r \\ \" so, every other
- * byte, control characters and such that change the direction of writing as \xHH.  From a form longer than
- * `limit` characters the end is cut off and "..." put in its place; 0: no limit. */
+/* A printable form in new memory: whole characters of UTF-8 as they are, \n \t \r \\ \" so, every
+ * other byte, control characters and such that change the direction of writing as \xHH.  From a
+ * form longer than `limit` characters the end is cut off and "..." put in its place; 0: no limit.
+ */
 char *text_escape(const void *bytes, size_t length, size_t limit);
-/* Such a form back to bytes (room for `size`): *length of them.  False for a backslash with anything else after it. */
+/* Such a form back to bytes (room for `size`): *length of them.  False for a backslash with
+ * anything else after it. */
 bool text_unescape(const char *escaped, size_t size, char *bytes, size_t *length);
 /* Columns that such a form takes, one for each character. */
 size_t text_columns(const char *escaped);

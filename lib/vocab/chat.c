@@ -333,7 +333,7 @@ static void put_content(struct rendering *r, const struct chat_message *message,
 }
 
 /* Whether a text is all of one literal (or of what stands outside of expressions): the literal
- * neither ends at its beginning, nor is something joined to it, nor is there a tag of Jinja.  Single
+ * neither ends at its beginning, nor is something joined to it, nor is there a tag of Jinja. Single
  * braces are text, as in "\\boxed{}". */
 static bool is_literal(const char *text, size_t length)
 {

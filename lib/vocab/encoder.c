@@ -88,9 +88,9 @@ static bool check_spaces(const struct vocab *vocab, struct error *error)
     bool removes = false;
     if (gguf_bool(vocab->gguf, key, &removes, error) == GGUF_WRONG)
         return false;
-    return !removes || error_set(error, STATUS_INPUT,
-                                 "key '%s' is true: a tokenizer that drops spaces is not supported",
-                                 key);
+    return !removes ||
+           error_set(error, STATUS_INPUT,
+                     "key '%s' is true: a tokenizer that drops spaces is not supported", key);
 }
 
 static bool make_spm(const struct vocab *vocab, struct encoder *encoder, struct error *error)

@@ -30,7 +30,7 @@ enum pre_flags {
     PRE_IGNORE_MERGES =
         1,           /* a word that is a token is that token, whatever the merges make of it */
     PRE_ADD_BOS = 2, /* add_bos_token is true unless the file says otherwise */
-    PRE_THREES = 4, /* matches of the first pattern, digits, are cut into threes from their end */
+    PRE_THREES = 4,  /* matches of the first pattern, digits, are cut into threes from their end */
 };
 struct pre_facts {
     const char *names;                      /* of tokenizer.ggml.pre, separated by spaces */
@@ -150,8 +150,8 @@ struct vocab {
     struct vocab_facts facts;
     bool spm, add_space_prefix;
     bool strips_right; /* special tokens take in the white space after them, but for BOS and such */
-    uint8_t *kinds;       /* (n_tokens) */
-    uint8_t *pieces;      /* all one after the other */
+    uint8_t *kinds;    /* (n_tokens) */
+    uint8_t *pieces;   /* all one after the other */
     uint32_t *piece_ends; /* (n_tokens); piece i begins where piece i-1 ends */
     const struct gguf *gguf;
     const struct pre_facts *pre; /* BPE: what --pre says, or NULL */

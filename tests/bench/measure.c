@@ -1,4 +1,5 @@
-/* measure: what the machine gives in this hour, and what the forward pass takes of it; one number a line. */
+/* measure: what the machine gives in this hour, and what the forward pass takes of it; one number a
+ * line. */
 #include "model/model.h"
 #include "stage/stage.h"
 
@@ -21,8 +22,10 @@ static const struct option_spec options[] = {
     {0, "decode", "N", OPTION_INTEGER, &n_decode, 0, 1 << 20, "tokens/s of N decode steps", 0},
     {0, "after", "P", OPTION_INTEGER, &after, 0, 1 << 20, "... after P positions", 0},
     {0, "lanes", "N", OPTION_INTEGER, &lanes, 1, 512, "... of N sequences at once", 0},
-    {0, "loop", "N", OPTION_INTEGER, &loop, 0, 1 << 20, "the whole loop in one process, greedy: tokens/s", 0},
-    {0, "tokenize", "FILE", OPTION_TEXT, &text_path, 0, 0, "ms to open a vocabulary, MB/s of this text, its tokens", 0},
+    {0, "loop", "N", OPTION_INTEGER, &loop, 0, 1 << 20,
+     "the whole loop in one process, greedy: tokens/s", 0},
+    {0, "tokenize", "FILE", OPTION_TEXT, &text_path, 0, 0,
+     "ms to open a vocabulary, MB/s of this text, its tokens", 0},
     {0, "repack", "auto|never|only", OPTION_CHOICE, &repack, 0, 0, "layout of the weights", 0},
     {0},
 };
@@ -35,7 +38,8 @@ typedef uint64_t line __attribute__((vector_size(64)));
 #if defined(__x86_64__) && !defined(__clang__)
 __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
-static uint64_t xor_lines(const line *at, size_t n)
+static uint64_t
+xor_lines(const line *at, size_t n)
 {
     line sum[4] = {{0}};
     for (size_t i = 0; i + 4 <= n; i += 4)
@@ -74,7 +78,8 @@ static double read_bandwidth(struct threads *pool)
 
 /* ---- the pass ------------------------------------------------------------------------------ */
 
-static double run(struct model *m, struct cache_sequence *caches, uint32_t n_lanes, uint32_t n, uint32_t chunk)
+static double run(struct model *m, struct cache_sequence *caches, uint32_t n_lanes, uint32_t n,
+                  uint32_t chunk)
 {
     struct error error;
     const struct hyperparameters *h = model_hyperparameters(m);
@@ -86,7 +91,8 @@ static double run(struct model *m, struct cache_sequence *caches, uint32_t n_lan
         for (uint32_t lane = 0; lane < n_lanes; lane++)
             for (uint32_t i = 0; i < size; i++) {
                 uint32_t p = caches[lane].n_positions + i;
-                rows[k++] = (struct model_row){&caches[lane], p, 3 + (p * 7919 + lane) % 500 % (h->n_logits - 3),
+                rows[k++] = (struct model_row){&caches[lane], p,
+                                               3 + (p * 7919 + lane) % 500 % (h->n_logits - 3),
                                                i + 1 == size && (chunk == 1 || done + size == n)};
             }
         if (!model_evaluate(m, rows, k, logits, &error))
@@ -121,7 +127,8 @@ static double run_loop(struct model *m, uint32_t n)
 
 /* ---- tokens -------------------------------------------------------------------------------- */
 
-static double encode(const struct vocab *vocab, const uint8_t *text, size_t size, struct token_list *tokens)
+static double encode(const struct vocab *vocab, const uint8_t *text, size_t size,
+                     struct token_list *tokens)
 {
     struct error error;
     double begin = seconds_now();
@@ -131,8 +138,8 @@ static double encode(const struct vocab *vocab, const uint8_t *text, size_t size
     return seconds_now() - begin;
 }
 
-/* Opens the file's vocabulary, everything that encoding needs included, and encodes a text with it; the best of
- * several passes. */
+/* Opens the file's vocabulary, everything that encoding needs included, and encodes a text with it;
+ * the best of several passes. */
 static void measure_tokens(const char *path)
 {
     struct error error;
@@ -181,9 +188,13 @@ int main(int argc, char **argv)
     if (first == argc)
         return program_end();
     struct gguf *gguf = gguf_open(argv[first], &error);
-    struct model *m = gguf ? model_open(gguf, &(struct model_options){.element = TENSOR_F16, .n_threads = (int)threads,
-                                                                      .repack = (enum model_repack)repack}, &error)
-                           : NULL;
+    struct model *m = gguf
+                          ? model_open(gguf,
+                                       &(struct model_options){.element = TENSOR_F16,
+                                                               .n_threads = (int)threads,
+                                                               .repack = (enum model_repack)repack},
+                                       &error)
+                          : NULL;
     if (!m)
         die_error(&error);
     struct cache_sequence *caches = allocate((size_t)lanes, sizeof *caches);
@@ -198,7 +209,8 @@ int main(int argc, char **argv)
     if (n_decode) {
         for (int64_t i = 0; after && i < lanes; i++)
             run(m, &caches[i], 1, (uint32_t)after, 512);
-        printf("%.2f\n", (double)(n_decode * lanes) / run(m, caches, (uint32_t)lanes, (uint32_t)n_decode, 1));
+        printf("%.2f\n",
+               (double)(n_decode * lanes) / run(m, caches, (uint32_t)lanes, (uint32_t)n_decode, 1));
     }
     if (loop)
         printf("%.2f\n", (double)loop / run_loop(m, (uint32_t)loop));

@@ -1,4 +1,5 @@
-/* make-model: a GGUF file with random weights, small for the tests or of a real model's shape for timing. */
+/* make-model: a GGUF file with random weights, small for the tests or of a real model's shape for
+ * timing. */
 #include "../models.h"
 
 #include <stdio.h>
@@ -10,9 +11,11 @@ static int64_t context = 512, vocabulary = 320, dim, layers, seed = 7;
 static bool spm, list;
 
 static const struct option_spec options[] = {
-    {0, "family", "NAME", OPTION_TEXT, &family, 0, 0, "a family or a variant of one (llama); --list shows them", 0},
+    {0, "family", "NAME", OPTION_TEXT, &family, 0, 0,
+     "a family or a variant of one (llama); --list shows them", 0},
     {0, "type", "NAME", OPTION_TEXT, &type, 0, 0, "tensor type of the matrices (F32)", 0},
-    {0, "shape", "NAME", OPTION_TEXT, &shape, 0, 0, "sizes of tinyllama-1.1b, llama-3.2-1b, qwen2.5-0.5b", 0},
+    {0, "shape", "NAME", OPTION_TEXT, &shape, 0, 0,
+     "sizes of tinyllama-1.1b, llama-3.2-1b, qwen2.5-0.5b", 0},
     {0, "context", "N", OPTION_INTEGER, &context, 1, 1 << 24, "context (512)", 0},
     {0, "vocabulary", "N", OPTION_INTEGER, &vocabulary, 280, 1 << 20, "tokens (320)", 0},
     {0, "dim", "N", OPTION_INTEGER, &dim, 32, 1 << 14, "dimension (64; 256 for K-quants)", 0},

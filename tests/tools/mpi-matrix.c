@@ -1,10 +1,11 @@
-/* mpi-matrix: the prefill of dist over many numbers of ranks, prompts, models and threads in one launch.
+/* mpi-matrix: the prefill of dist over many numbers of ranks, prompts, models and threads in one
+ * launch.
  *
  *     mpirun -n 8 mpi-matrix LIST
  *
- * Each line of LIST is one run: the number of ranks, of threads, of positions in a batch, "last" or "all" logits, "one"
- * where rank 0 writes and "each" where every rank does, the model, the expected output, and the streams that are
- * read.  Prints "same" or "differs" for each, with the line. */
+ * Each line of LIST is one run: the number of ranks, of threads, of positions in a batch, "last" or
+ * "all" logits, "one" where rank 0 writes and "each" where every rank does, the model, the expected
+ * output, and the streams that are read.  Prints "same" or "differs" for each, with the line. */
 #include "dist/dist.h"
 
 #include <stdio.h>

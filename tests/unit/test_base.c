@@ -17,7 +17,9 @@ START_TEST(philox_known_answers)
     } known[] = {
         {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
         {{~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
     for (size_t i = 0; i < 3; i++) {
         uint32_t out[4];
@@ -35,9 +37,11 @@ START_TEST(messages_are_one_line_of_text)
     } cases[] = {
         {"a\nb\tc\x1b[31m\x7f", "a?b?c?[31m?"},
         {"\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80", "\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80"},
-        {"\xff\xfe\xc0\x80\xed\xa0\x80", "???????"},     /* no UTF-8 */
-        {"cut \xe6\xbc", "cut ??"},                       /* a character that was cut */
-        {"\xc2\x9b" "31m", "?31m"},                       /* the control sequence introducer of C1 */
+        {"\xff\xfe\xc0\x80\xed\xa0\x80", "???????"}, /* no UTF-8 */
+        {"cut \xe6\xbc", "cut ??"},                  /* a character that was cut */
+        {"\xc2\x9b"
+         "31m",
+         "?31m"}, /* the control sequence introducer of C1 */
         {"\xe2\x80\xaeright \xe2\x80\xa8line", "?right ?line"}, /* to the left; a line separator */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -58,7 +62,8 @@ START_TEST(numbers_are_strict)
     ck_assert(parse_integer("-17", -20, 20, &i) && i == -17);
     ck_assert(parse_integer("0x1f", 0, 100, &i) && i == 31);
     ck_assert(parse_integer("010", 0, 100, &i) && i == 10);
-    static const char *const bad[] = {"", " 1", "1 ", "+1", "1.5", "x", "0x", "--1", "99999999999999999999", "21", "-21", "-"};
+    static const char *const bad[] = {
+        "", " 1", "1 ", "+1", "1.5", "x", "0x", "--1", "99999999999999999999", "21", "-21", "-"};
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
         ck_assert_msg(!parse_integer(bad[k], -20, 20, &i), "'%s'", bad[k]);
     ck_assert(parse_unsigned("18446744073709551615", UINT64_MAX, &u) && u == UINT64_MAX);
@@ -79,7 +84,8 @@ START_TEST(halves_round_to_even)
         float value = f16_to_f32((uint16_t)h);
         if (!isnan(value)) {
             ck_assert_uint_eq(f32_to_f16(value), h);
-            double expected = h & 0x7c00 ? ldexp(1024 + (h & 0x3ff), (int)(h >> 10 & 31) - 25) : ldexp(h & 0x3ff, -24);
+            double expected = h & 0x7c00 ? ldexp(1024 + (h & 0x3ff), (int)(h >> 10 & 31) - 25)
+                                         : ldexp(h & 0x3ff, -24);
             if ((h & 0x7c00) != 0x7c00)
                 ck_assert(fabs((double)value) == expected);
         }
@@ -103,13 +109,15 @@ START_TEST(elementary_functions_are_close)
 {
     ck_assert(exact_exp(0) == 1 && exact_exp(-0.0f) == 1);
     ck_assert(exact_exp(-200) == 0 && isinf(exact_exp(89.5f)) && isnan(exact_exp(NAN)));
-    ck_assert(exact_exp_f64(0) == 1 && exact_exp_f64(-708.1) == 0 && isinf(exact_exp_f64(709.1)) && isnan(exact_exp_f64(NAN)));
+    ck_assert(exact_exp_f64(0) == 1 && exact_exp_f64(-708.1) == 0 && isinf(exact_exp_f64(709.1)) &&
+              isnan(exact_exp_f64(NAN)));
     for (int i = -10300; i < 8870; i++) {
         float x = (float)i * 0.01f;
         double r = exp((double)x);
         ck_assert_msg(fabs((double)exact_exp(x) - r) <= 1.2e-7 * r + 1.5e-45, "exp(%g)", (double)x);
         double t = tanh((double)x * 0.01);
-        ck_assert_msg(fabs((double)exact_tanh(x * 0.01f) - t) <= 2e-7 * fabs(t) + 1e-9, "tanh(%g)", (double)x);
+        ck_assert_msg(fabs((double)exact_tanh(x * 0.01f) - t) <= 2e-7 * fabs(t) + 1e-9, "tanh(%g)",
+                      (double)x);
     }
     for (int i = 1; i < 5000; i++) {
         double s, c, x = i * 0.37 * i, y = i * 0.013;

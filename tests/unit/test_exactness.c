@@ -1,6 +1,6 @@
-/* The matrix of design section 4: the logits of a position are a function of the tokens before it, bit for
- * bit, whatever the threads, the chunks, the instruction set, the batch, and whether the cache was computed or
- * read back. */
+/* The matrix of design section 4: the logits of a position are a function of the tokens before it,
+ * bit for bit, whatever the threads, the chunks, the instruction set, the batch, and whether the
+ * cache was computed or read back. */
 #include "../models.h"
 
 #include "cache/cache.h"
@@ -16,14 +16,17 @@
 
 static const char *const levels[] = {"generic", "avx2", "avx512", "amx"};
 
-/* An open model under one instruction set and number of threads; NULL where the CPU lacks the set. */
-static struct model *open_at(const struct gguf *gguf, enum kernel_level level, int threads, enum tensor_type element)
+/* An open model under one instruction set and number of threads; NULL where the CPU lacks the set.
+ */
+static struct model *open_at(const struct gguf *gguf, enum kernel_level level, int threads,
+                             enum tensor_type element)
 {
     struct error error;
     if (!kernel_at(level))
         return NULL;
     setenv("UNROLL_CPU", levels[level], 1);
-    struct model *m = model_open(gguf, &(struct model_options){.element = element, .n_threads = threads}, &error);
+    struct model *m =
+        model_open(gguf, &(struct model_options){.element = element, .n_threads = threads}, &error);
     ck_assert_msg(m != NULL, "%s", error.text);
     return m;
 }
@@ -34,14 +37,16 @@ static uint32_t token_at(const struct model *m, uint32_t p)
 }
 
 /* Evaluates positions up to `end` in chunks and leaves the logits of the last one. */
-static void evaluate(struct model *m, struct cache_sequence *cache, uint32_t end, uint32_t chunk, float *logits)
+static void evaluate(struct model *m, struct cache_sequence *cache, uint32_t end, uint32_t chunk,
+                     float *logits)
 {
     struct error error;
     struct model_row rows[N];
     while (cache->n_positions < end) {
         uint32_t n = 0, begin = cache->n_positions;
         for (; n < chunk && begin + n < end; n++)
-            rows[n] = (struct model_row){cache, begin + n, token_at(m, begin + n), begin + n + 1 == end};
+            rows[n] =
+                (struct model_row){cache, begin + n, token_at(m, begin + n), begin + n + 1 == end};
         ck_assert_msg(model_evaluate(m, rows, n, logits, &error), "%s", error.text);
     }
 }
@@ -85,29 +90,34 @@ static void check_model(const char *path)
                 for (size_t c = 0; m && c < 4; c++) {
                     struct cache_sequence cache = {.shape = &model_hyperparameters(m)->cache};
                     evaluate(m, &cache, N, chunks[c], logits);
-                    ck_assert_msg(memcmp(logits, expected[N - 1], size) == 0, "%s: %s, %d threads, chunks of %u", path,
-                                  levels[level], threads, chunks[c]);
+                    ck_assert_msg(memcmp(logits, expected[N - 1], size) == 0,
+                                  "%s: %s, %d threads, chunks of %u", path, levels[level], threads,
+                                  chunks[c]);
                     cache_release(&cache);
                 }
                 model_close(m);
             }
-        /* restored at every position, then gone on from; and every position as the last of a prefill */
+        /* restored at every position, then gone on from; and every position as the last of a
+         * prefill */
         int best = KERNEL_AMX;
         while (!kernel_at((enum kernel_level)best))
             best--;
         struct model *m = open_at(gguf, (enum kernel_level)best, 2, element);
         for (uint32_t p = 1; p < N; p++) {
-            struct cache_sequence cache = {.shape = &model_hyperparameters(m)->cache}, again = {0}, shared = {0};
+            struct cache_sequence cache = {.shape = &model_hyperparameters(m)->cache}, again = {0},
+                                  shared = {0};
             evaluate(m, &cache, p, N, logits);
             ck_assert_msg(memcmp(logits, expected[p - 1], size) == 0, "%s: prefill of %u", path, p);
             restore(&again, &cache);
             cache_share(&shared, &cache, p);
             evaluate(m, &again, N, N, logits);
-            ck_assert_msg(memcmp(logits, expected[N - 1], size) == 0, "%s: restored at %u", path, p);
+            ck_assert_msg(memcmp(logits, expected[N - 1], size) == 0, "%s: restored at %u", path,
+                          p);
             evaluate(m, &shared, N, 5, logits);
             ck_assert_msg(memcmp(logits, expected[N - 1], size) == 0, "%s: forked at %u", path, p);
             evaluate(m, &cache, p + 1, 1, logits); /* the fork has not touched its source */
-            ck_assert_msg(memcmp(logits, expected[p], size) == 0, "%s: source of the fork at %u", path, p);
+            ck_assert_msg(memcmp(logits, expected[p], size) == 0, "%s: source of the fork at %u",
+                          path, p);
             cache_release(&cache);
             cache_release(&again);
             cache_release(&shared);
@@ -123,7 +133,9 @@ static void check_model(const char *path)
         }
         ck_assert(model_evaluate(m, rows, n, logits, &error));
         for (int s = 0; s < 3; s++) {
-            ck_assert_msg(memcmp((char *)logits + s * (ptrdiff_t)size, expected[lengths[s] - 1], size) == 0, "%s: batch, lane %d", path, s);
+            ck_assert_msg(
+                memcmp((char *)logits + s * (ptrdiff_t)size, expected[lengths[s] - 1], size) == 0,
+                "%s: batch, lane %d", path, s);
             cache_release(&lane[s]);
         }
         model_close(m);
@@ -148,14 +160,30 @@ static const struct {
     const char *family;
     uint32_t type, dim, heads;
 } plans[] = {
-    {"llama", TENSOR_F32, 64, 4}, {"llama", TENSOR_F16, 96, 4}, {"llama", TENSOR_BF16, 64, 8}, {"llama", TENSOR_Q8_0, 64, 2},
-    {"qwen2", TENSOR_F16, 64, 4}, {"qwen3", TENSOR_Q8_0, 64, 4}, {"llama", TENSOR_Q4_0, 64, 4}, {"llama", TENSOR_Q4_K, 256, 8},
+    {"llama", TENSOR_F32, 64, 4},
+    {"llama", TENSOR_F16, 96, 4},
+    {"llama", TENSOR_BF16, 64, 8},
+    {"llama", TENSOR_Q8_0, 64, 2},
+    {"qwen2", TENSOR_F16, 64, 4},
+    {"qwen3", TENSOR_Q8_0, 64, 4},
+    {"llama", TENSOR_Q4_0, 64, 4},
+    {"llama", TENSOR_Q4_K, 256, 8},
     {"llama", TENSOR_Q6_K, 256, 8},
     /* the other families; their windows are shorter than N */
-    {"mistral", TENSOR_F16, 64, 4}, {"gpt2", TENSOR_Q8_0, 64, 4}, {"gemma", TENSOR_F32, 64, 4}, {"gemma2", TENSOR_Q4_0, 64, 4},
-    {"gemma3", TENSOR_F16, 64, 4}, {"phi3", TENSOR_Q8_0, 64, 4}, {"phi3-long", TENSOR_F32, 96, 4}, {"olmo2", TENSOR_F16, 64, 4},
-    {"olmo3", TENSOR_F32, 64, 4}, {"granite", TENSOR_BF16, 64, 4}, {"mixtral", TENSOR_Q8_0, 64, 4}, {"granitemoe", TENSOR_F16, 64, 4},
-    {"qwen2moe", TENSOR_F32, 64, 4}, {"qwen3moe", TENSOR_Q4_K, 256, 8},
+    {"mistral", TENSOR_F16, 64, 4},
+    {"gpt2", TENSOR_Q8_0, 64, 4},
+    {"gemma", TENSOR_F32, 64, 4},
+    {"gemma2", TENSOR_Q4_0, 64, 4},
+    {"gemma3", TENSOR_F16, 64, 4},
+    {"phi3", TENSOR_Q8_0, 64, 4},
+    {"phi3-long", TENSOR_F32, 96, 4},
+    {"olmo2", TENSOR_F16, 64, 4},
+    {"olmo3", TENSOR_F32, 64, 4},
+    {"granite", TENSOR_BF16, 64, 4},
+    {"mixtral", TENSOR_Q8_0, 64, 4},
+    {"granitemoe", TENSOR_F16, 64, 4},
+    {"qwen2moe", TENSOR_F32, 64, 4},
+    {"qwen3moe", TENSOR_Q4_K, 256, 8},
 };
 
 START_TEST(made_models)
@@ -178,7 +206,8 @@ static const char *data_folder(void)
 
 START_TEST(models_of_the_field)
 {
-    static const char *const names[] = {"stories/stories260K.gguf", "micro/micro-llama-Q4_K_M.gguf", "micro/micro-llama-IQ4_XS.gguf",
+    static const char *const names[] = {"stories/stories260K.gguf", "micro/micro-llama-Q4_K_M.gguf",
+                                        "micro/micro-llama-IQ4_XS.gguf",
                                         "micro/micro-qwen3-f16.gguf"};
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", data_folder(), names[_i]);

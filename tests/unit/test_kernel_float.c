@@ -324,7 +324,8 @@ START_TEST(layer_norm_is_canonical)
 {
     uint32_t n = sizes[_i];
     random_begin(n + 1);
-    float *x = random_floats(n), *w = random_floats(n), *b = random_floats(n), *y = random_floats(n);
+    float *x = random_floats(n), *w = random_floats(n), *b = random_floats(n),
+          *y = random_floats(n);
     float *want = random_floats(n), sum[16] = {0}, squares[16] = {0};
     double exact_mean = 0, exact_variance = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -340,7 +341,8 @@ START_TEST(layer_norm_is_canonical)
     float factor = 1.0f / sqrtf(fold(squares) / (float)n + 1e-5f);
     for (uint32_t i = 0; i < n; i++) {
         want[i] = fmaf((x[i] - mean) * factor, w[i], b[i]);
-        double exact = ((double)x[i] - exact_mean) / sqrt(exact_variance + 1e-5) * (double)w[i] + (double)b[i];
+        double exact =
+            ((double)x[i] - exact_mean) / sqrt(exact_variance + 1e-5) * (double)w[i] + (double)b[i];
         ck_assert(fabs((double)want[i] - exact) < (n == 1 ? 1e-4 : 1e-5));
     }
     EACH_LEVEL(kernel)
@@ -371,13 +373,15 @@ START_TEST(activations_are_canonical)
 {
     uint32_t n = sizes[_i];
     random_begin(n + 2);
-    float *x = random_floats(n), *up = random_floats(n), *y = random_floats(n), *want = random_floats(n);
+    float *x = random_floats(n), *up = random_floats(n), *y = random_floats(n),
+          *want = random_floats(n);
     for (uint32_t i = 0; i < n; i++)
         x[i] *= i % 5 == 0 ? 100.0f : i % 5 == 1 ? 1e-6f : 2.0f;
     EACH_LEVEL(kernel)
     {
         for (uint32_t i = 0; i < n; i++) {
-            double d = (double)x[i], exact = d / 2 * (1 + tanh(sqrt(2 / M_PI) * (d + 0.044715 * d * d * d)));
+            double d = (double)x[i],
+                   exact = d / 2 * (1 + tanh(sqrt(2 / M_PI) * (d + 0.044715 * d * d * d)));
             want[i] = plain_gelu(x[i]);
             ck_assert(fabs((double)want[i] - exact) <= 3e-7 * (1 + fabs(d)));
         }

@@ -26,15 +26,33 @@ static void put(struct stream *s, struct record record, const void *payload, siz
     s->size += RECORD_HEADER + record_padded(length);
 }
 
-static void put_tokens(struct stream *s, uint32_t position, uint8_t flags, uint32_t count, const uint32_t *ids)
+static void put_tokens(struct stream *s, uint32_t position, uint8_t flags, uint32_t count,
+                       const uint32_t *ids)
 {
-    put(s, (struct record){.type = RECORD_TOKENS, .flags = flags, .position = position, .count = count}, ids, 4 * (size_t)count);
+    put(s,
+        (struct record){
+            .type = RECORD_TOKENS, .flags = flags, .position = position, .count = count},
+        ids, 4 * (size_t)count);
 }
 
-static const struct model_facts facts = {
-    .n_layers = 2, .n_kv_heads = 2, .key_dim = 8, .value_dim = 8, .element = TENSOR_F16, .n_logits = 10, .n_vocabulary = 9,
-    .n_context = 100, .model_context = 100, .bos = 1, .rope_base = 1e4f, .rope_scale = 1, .vocabulary_fingerprint = 77,
-    .model_fingerprint = 99, .arithmetic = 1, .n_eog = 2, .eog = {2, 5}, .name = "test"};
+static const struct model_facts facts = {.n_layers = 2,
+                                         .n_kv_heads = 2,
+                                         .key_dim = 8,
+                                         .value_dim = 8,
+                                         .element = TENSOR_F16,
+                                         .n_logits = 10,
+                                         .n_vocabulary = 9,
+                                         .n_context = 100,
+                                         .model_context = 100,
+                                         .bos = 1,
+                                         .rope_base = 1e4f,
+                                         .rope_scale = 1,
+                                         .vocabulary_fingerprint = 77,
+                                         .model_fingerprint = 99,
+                                         .arithmetic = 1,
+                                         .n_eog = 2,
+                                         .eog = {2, 5},
+                                         .name = "test"};
 
 static void put_model(struct stream *s, const struct model_facts *f)
 {
@@ -46,14 +64,21 @@ static void put_model(struct stream *s, const struct model_facts *f)
 static void put_cache(struct stream *s, uint32_t position, uint32_t count)
 {
     uint8_t payload[8192] = {1};
-    put(s, (struct record){.type = RECORD_CACHE, .flags = RECORD_OPEN, .position = position, .count = count, .binding = 99},
+    put(s,
+        (struct record){.type = RECORD_CACHE,
+                        .flags = RECORD_OPEN,
+                        .position = position,
+                        .count = count,
+                        .binding = 99},
         payload, count * (size_t)model_facts_position_bytes(&facts));
 }
 
 static void put_logits(struct stream *s, uint32_t position, uint8_t flags)
 {
     float logits[10] = {1, 2, 3};
-    put(s, (struct record){.type = RECORD_LOGITS, .flags = flags, .position = position, .count = 10}, logits, sizeof logits);
+    put(s,
+        (struct record){.type = RECORD_LOGITS, .flags = flags, .position = position, .count = 10},
+        logits, sizeof logits);
 }
 
 /* Reads a stream to its end, using every payload; the message where it is refused, "" where not. */
@@ -108,11 +133,17 @@ START_TEST(header_is_as_documented)
 {
     static struct stream s;
     s.size = 0;
-    put(&s, (struct record){.type = RECORD_TOKENS, .flags = RECORD_OPEN | RECORD_GENERATED, .sequence = 0x01020304, .position = 5, .count = 1, .binding = 0xa0b0c0d0},
+    put(&s,
+        (struct record){.type = RECORD_TOKENS,
+                        .flags = RECORD_OPEN | RECORD_GENERATED,
+                        .sequence = 0x01020304,
+                        .position = 5,
+                        .count = 1,
+                        .binding = 0xa0b0c0d0},
         (const uint8_t[]){7, 0, 0, 0}, 4);
     static const uint8_t expected[44] = {
-        'U', 'N', 'R', '1', 2, 12, 0, 0, 4, 3, 2, 1, 5, 0, 0, 0, 1, 0, 0, 0, 0xd0, 0xc0, 0xb0, 0xa0,
-        4, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0};
+        'U',  'N',  'R',  '1',  2, 12, 0, 0, 4, 3, 2, 1, 5, 0, 0, 0, 1, 0, 0, 0,
+        0xd0, 0xc0, 0xb0, 0xa0, 4, 0,  0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0};
     ck_assert_uint_eq(s.size, 128);
     ck_assert_mem_eq(s.bytes, expected, 40);
     ck_assert_uint_eq(load_u32(s.bytes + 40), crc32_update(0, "\7\0\0\0", 4));
@@ -140,24 +171,31 @@ START_TEST(headers_are_checked)
         {{.type = 7}, "unknown record"},
         {{.type = 0}, "unknown record"},
         {{.type = RECORD_END, .flags = 16}, "reserved bits"},
-        {{.type = RECORD_TOKENS, .count = 2, .length = 4, .raw_length = 4}, "count 2 needs 8 bytes"},
+        {{.type = RECORD_TOKENS, .count = 2, .length = 4, .raw_length = 4},
+         "count 2 needs 8 bytes"},
         {{.type = RECORD_TOKENS, .count = 1, .length = 3, .raw_length = 4}, "not deflated"},
         {{.type = RECORD_CACHE, .length = 1ull << 62, .raw_length = 1ull << 62}, "the limit is"},
         {{.type = RECORD_MODEL, .length = 1 << 20, .raw_length = 1 << 20}, "the limit is"},
-        {{.type = RECORD_TOKENS, .position = 0xfffffff0, .count = 1, .length = 4, .raw_length = 4}, "limit of"},
-        {{.type = RECORD_LOGITS, .position = 1 << 24, .count = 1, .length = 4, .raw_length = 4}, "limit of"},
-        {{.type = RECORD_LOGITS, .position = 0xfffffffe, .count = 1, .length = 4, .raw_length = 4}, "limit of"},
-        {{.type = RECORD_END, .position = (1 << 24) + 1, .length = 12, .raw_length = 12}, "limit of"},
+        {{.type = RECORD_TOKENS, .position = 0xfffffff0, .count = 1, .length = 4, .raw_length = 4},
+         "limit of"},
+        {{.type = RECORD_LOGITS, .position = 1 << 24, .count = 1, .length = 4, .raw_length = 4},
+         "limit of"},
+        {{.type = RECORD_LOGITS, .position = 0xfffffffe, .count = 1, .length = 4, .raw_length = 4},
+         "limit of"},
+        {{.type = RECORD_END, .position = (1 << 24) + 1, .length = 12, .raw_length = 12},
+         "limit of"},
         {{.type = RECORD_FORK, .position = 0xfffffffe, .length = 8, .raw_length = 8}, "limit of"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         record_encode(&bad[i].record, bytes);
         ck_assert(!record_decode(&back, bytes, &error));
-        ck_assert_msg(strstr(error.text, bad[i].message) != NULL, "'%s' in '%s'", bad[i].message, error.text);
+        ck_assert_msg(strstr(error.text, bad[i].message) != NULL, "'%s' in '%s'", bad[i].message,
+                      error.text);
     }
     r.type = 200;
     record_encode(&r, bytes);
-    ck_assert(record_decode(&back, bytes, &error)); /* unknown and ancillary: readers pass over it */
+    ck_assert(
+        record_decode(&back, bytes, &error)); /* unknown and ancillary: readers pass over it */
 }
 END_TEST
 
@@ -250,23 +288,33 @@ START_TEST(positions_are_checked)
     BEGIN, put_tokens(&s, 0, 0, 4, ids), expect(&s, "");
     BEGIN, put_tokens(&s, 0, 0, 0, ids), expect(&s, "");
     BEGIN, put_tokens(&s, 5, 0, 4, ids), expect(&s, ""); /* a part of a sequence */
-    BEGIN, put_tokens(&s, 0, 0, 2, ids), put_tokens(&s, RECORD_APPEND, 0, 2, ids + 2), expect(&s, "");
+    BEGIN, put_tokens(&s, 0, 0, 2, ids), put_tokens(&s, RECORD_APPEND, 0, 2, ids + 2),
+        expect(&s, "");
     BEGIN, put_tokens(&s, 0, 0, 2, ids), put_tokens(&s, 0, 0, 4, ids), expect(&s, "");
-    BEGIN, put_tokens(&s, 0, 0, 4, ids), put_tokens(&s, 0, 0, 3, other), expect(&s, "token 7 at position 2, where the sequence holds 4");
-    BEGIN, put_tokens(&s, 0, 0, 2, ids), put_tokens(&s, 3, 0, 1, ids), expect(&s, "positions between are missing");
+    BEGIN, put_tokens(&s, 0, 0, 4, ids), put_tokens(&s, 0, 0, 3, other),
+        expect(&s, "token 7 at position 2, where the sequence holds 4");
+    BEGIN, put_tokens(&s, 0, 0, 2, ids), put_tokens(&s, 3, 0, 1, ids),
+        expect(&s, "positions between are missing");
     BEGIN, put_tokens(&s, 4, 0, 2, ids), put_tokens(&s, 3, 0, 1, ids), expect(&s, "begins at 4");
-    BEGIN, put_model(&s, &facts), put_tokens(&s, 0, 0, 2, ids + 1), put_tokens(&s, RECORD_APPEND, 0, 2, ids), expect(&s, "--append");
-    BEGIN, put_state(&s), put_tokens(&s, 0, 0, 1, ids), expect(&s, "--append"); /* another text from its start */
+    BEGIN, put_model(&s, &facts), put_tokens(&s, 0, 0, 2, ids + 1),
+        put_tokens(&s, RECORD_APPEND, 0, 2, ids), expect(&s, "--append");
+    BEGIN, put_state(&s), put_tokens(&s, 0, 0, 1, ids),
+        expect(&s, "--append"); /* another text from its start */
     BEGIN, put_tokens(&s, 0, 0, 2, ids), put_logits(&s, 2, 0), expect(&s, "come before its token");
     BEGIN, put_logits(&s, 17, 0), expect(&s, ""); /* a bare distribution */
     BEGIN, put_logits(&s, 0, RECORD_OPEN), expect(&s, "sequence 0 was open");
     BEGIN, put_cache(&s, 0, 1), expect(&s, "no MODEL record");
     BEGIN, put_model(&s, &facts), put_cache(&s, 0, 3), expect(&s, "cut off");
-    BEGIN, put_model(&s, &facts), put_cache(&s, 0, 3), put_tokens(&s, RECORD_APPEND, 0, 1, ids), expect(&s, "CACHE is ahead");
-    BEGIN, put_model(&s, &facts), put_cache(&s, 0, 3), put_cache(&s, 2, 3), expect(&s, "held already");
-    BEGIN, put_model(&s, &facts), put_cache(&s, 0, 3), put_cache(&s, 4, 3), expect(&s, "positions between are missing");
-    BEGIN, put_model(&s, &facts), put_tokens(&s, 0, 0, 2, ids), put_cache(&s, 0, 2), expect(&s, "after its token");
-    BEGIN, put_model(&s, &facts), put_cache(&s, 0, 60), put_cache(&s, 60, 10), expect(&s, "one page");
+    BEGIN, put_model(&s, &facts), put_cache(&s, 0, 3), put_tokens(&s, RECORD_APPEND, 0, 1, ids),
+        expect(&s, "CACHE is ahead");
+    BEGIN, put_model(&s, &facts), put_cache(&s, 0, 3), put_cache(&s, 2, 3),
+        expect(&s, "held already");
+    BEGIN, put_model(&s, &facts), put_cache(&s, 0, 3), put_cache(&s, 4, 3),
+        expect(&s, "positions between are missing");
+    BEGIN, put_model(&s, &facts), put_tokens(&s, 0, 0, 2, ids), put_cache(&s, 0, 2),
+        expect(&s, "after its token");
+    BEGIN, put_model(&s, &facts), put_cache(&s, 0, 60), put_cache(&s, 60, 10),
+        expect(&s, "one page");
 #undef BEGIN
 }
 END_TEST
@@ -278,24 +326,28 @@ START_TEST(bindings_are_checked)
     const uint32_t ids[] = {1};
     other.model_fingerprint = 98;
     s.size = 0, put_model(&s, &facts), put_model(&s, &facts), expect(&s, "");
-    s.size = 0, put_model(&s, &facts), put_model(&s, &other), expect(&s, "model fingerprint is 00000062");
+    s.size = 0, put_model(&s, &facts), put_model(&s, &other),
+    expect(&s, "model fingerprint is 00000062");
     s.size = 0, put_model(&s, &other), put_cache(&s, 0, 1), expect(&s, "00000063");
     s.size = 0, put_model(&s, &facts);
     put(&s, (struct record){.type = RECORD_TOKENS, .count = 1, .binding = 78}, ids, 4);
     expect(&s, "vocabulary 0000004e, expected 0000004d");
     s.size = 0;
     put(&s, (struct record){.type = RECORD_TOKENS, .count = 1, .binding = 78}, ids, 4);
-    put(&s, (struct record){.type = RECORD_TOKENS, .count = 1, .position = 1, .binding = 79}, ids, 4);
+    put(&s, (struct record){.type = RECORD_TOKENS, .count = 1, .position = 1, .binding = 79}, ids,
+        4);
     expect(&s, "vocabulary 0000004f, expected 0000004e");
 }
 END_TEST
 
-static void put_fork(struct stream *s, uint32_t sequence, uint32_t source, uint32_t draw, uint32_t position)
+static void put_fork(struct stream *s, uint32_t sequence, uint32_t source, uint32_t draw,
+                     uint32_t position)
 {
     uint8_t payload[8];
     store_u32(payload, source);
     store_u32(payload + 4, draw);
-    put(s, (struct record){.type = RECORD_FORK, .sequence = sequence, .position = position}, payload, 8);
+    put(s, (struct record){.type = RECORD_FORK, .sequence = sequence, .position = position},
+        payload, 8);
 }
 
 START_TEST(forks_copy_and_cut)
@@ -312,9 +364,11 @@ START_TEST(forks_copy_and_cut)
     ck_assert(reader_n_sequences(r) == 2 && reader_sequence(r, 1) == NULL);
     ck_assert(a->n_tokens == 2 && b->n_tokens == 3 && b->tokens[2] == 4 && b->draw_stream == 5);
     reader_close(r);
-    s.size = 0, put_tokens(&s, 0, 0, 4, ids), put_fork(&s, 1, 2, 0, 1), expect(&s, "does not exist");
+    s.size = 0, put_tokens(&s, 0, 0, 4, ids), put_fork(&s, 1, 2, 0, 1),
+    expect(&s, "does not exist");
     s.size = 0, put_tokens(&s, 0, 0, 4, ids), put_fork(&s, 1, 0, 0, 5), expect(&s, "holds 0 to 4");
-    s.size = 0, put_tokens(&s, 0, 0, 4, ids), put_fork(&s, 1, 0, 0, 4), put_fork(&s, 1, 0, 0, 4), expect(&s, "exists already");
+    s.size = 0, put_tokens(&s, 0, 0, 4, ids), put_fork(&s, 1, 0, 0, 4), put_fork(&s, 1, 0, 0, 4),
+    expect(&s, "exists already");
 }
 END_TEST
 
@@ -323,7 +377,8 @@ static void put_end(struct stream *s, uint32_t reason, uint8_t flags)
     uint8_t payload[20] = {0};
     store_u32(payload, reason);
     memcpy(payload + 12, "no luck", 7);
-    put(s, (struct record){.type = RECORD_END, .flags = flags, .position = RECORD_APPEND}, payload, 19);
+    put(s, (struct record){.type = RECORD_END, .flags = flags, .position = RECORD_APPEND}, payload,
+        19);
 }
 
 START_TEST(ends_close_sequences)
@@ -331,9 +386,12 @@ START_TEST(ends_close_sequences)
     static struct stream s;
     const uint32_t ids[] = {1};
     s.size = 0, put_tokens(&s, 0, RECORD_OPEN, 1, ids), put_end(&s, END_EOS, 0), expect(&s, "");
-    s.size = 0, put_tokens(&s, 0, RECORD_OPEN, 1, ids), put_end(&s, 17, 0), expect(&s, "unknown reason 17");
-    s.size = 0, put_tokens(&s, 0, RECORD_OPEN, 1, ids), put_end(&s, END_EOS, RECORD_OPEN), expect(&s, "OPEN");
-    s.size = 0, put_tokens(&s, 0, RECORD_OPEN, 1, ids), put_end(&s, END_ERROR, 0), expect(&s, "no luck");
+    s.size = 0, put_tokens(&s, 0, RECORD_OPEN, 1, ids), put_end(&s, 17, 0),
+    expect(&s, "unknown reason 17");
+    s.size = 0, put_tokens(&s, 0, RECORD_OPEN, 1, ids), put_end(&s, END_EOS, RECORD_OPEN),
+    expect(&s, "OPEN");
+    s.size = 0, put_tokens(&s, 0, RECORD_OPEN, 1, ids), put_end(&s, END_ERROR, 0),
+    expect(&s, "no luck");
 }
 END_TEST
 
@@ -374,12 +432,14 @@ START_TEST(deflated_payloads_come_back)
     struct output out;
     struct record_writer writer = {.output = &out, .compress = true};
     output_open(&out, path, false, false);
-    record_write(&writer, (struct record){.type = RECORD_LOGITS, .count = 512}, logits, sizeof logits);
+    record_write(&writer, (struct record){.type = RECORD_LOGITS, .count = 512}, logits,
+                 sizeof logits);
     output_close(&out);
     struct record_reader *r = reader_open((char *[]){path}, 1);
     struct record record;
     ck_assert(reader_next(r, &record));
-    ck_assert(record.flags == RECORD_DEFLATED && record.length < 100 && record.raw_length == sizeof logits);
+    ck_assert(record.flags == RECORD_DEFLATED && record.length < 100 &&
+              record.raw_length == sizeof logits);
     ck_assert_mem_eq(reader_payload(r, NULL), logits, sizeof logits);
     ck_assert(!reader_next(r, &record));
     reader_close(r);
@@ -391,13 +451,20 @@ START_TEST(logprobs_come_back_and_bad_ones_are_refused)
 {
     const uint32_t ids[] = {7, 8, 9};
     const double values[] = {-0.5, -1e300, -0.25};
-    struct logprobs written = {.id = 7, .has_raw = true, .raw = -0.5, .processed = -0.25, .n_raw = 2, .n_processed = 1}, l;
+    struct logprobs written = {.id = 7,
+                               .has_raw = true,
+                               .raw = -0.5,
+                               .processed = -0.25,
+                               .n_raw = 2,
+                               .n_processed = 1},
+                    l;
     struct error error;
     size_t length;
     double value;
     uint8_t *bytes = logprobs_encode(&written, ids, values, &length);
     ck_assert(logprobs_decode(&l, bytes, length, &error));
-    ck_assert(l.id == 7 && l.has_raw && l.raw == -0.5 && l.processed == -0.25 && l.n_raw == 2 && l.n_processed == 1);
+    ck_assert(l.id == 7 && l.has_raw && l.raw == -0.5 && l.processed == -0.25 && l.n_raw == 2 &&
+              l.n_processed == 1);
     for (uint32_t i = 0; i < 3; i++)
         ck_assert(logprobs_entry(&l, i, &value) == ids[i] && value == values[i]);
     for (size_t n = 0; n < length; n++)

@@ -1,4 +1,5 @@
-/* lib/select against a selection that sorts everything, and stop strings against a search of the whole text. */
+/* lib/select against a selection that sorts everything, and stop strings against a search of the
+ * whole text. */
 #include "select/internal.h"
 #include "select/select.h"
 
@@ -25,7 +26,8 @@ static float random_float(float low, float high)
 
 /* ---- greedy -------------------------------------------------------------------------------- */
 
-static bool choose(const struct select_options *options, struct select_question question, uint32_t *id, struct error *error)
+static bool choose(const struct select_options *options, struct select_question question,
+                   uint32_t *id, struct error *error)
 {
     struct selector *selector = selector_new(options);
     if (!question.n_selectable)
@@ -39,8 +41,9 @@ static uint32_t greedy(const float *logits, uint32_t n)
 {
     struct error error = {0};
     uint32_t id = UINT32_MAX;
-    ck_assert_msg(choose(&(struct select_options){.typical = 1, .top_p = 1}, (struct select_question){.logits = logits, .n = n}, &id, &error), "%s",
-                  error.text);
+    ck_assert_msg(choose(&(struct select_options){.typical = 1, .top_p = 1},
+                         (struct select_question){.logits = logits, .n = n}, &id, &error),
+                  "%s", error.text);
     return id;
 }
 
@@ -68,7 +71,8 @@ START_TEST(some_ids_are_never_selected)
     struct error error;
     uint32_t id;
     for (int temperature = 0; temperature < 2; temperature++) {
-        struct select_options options = {.temperature = temperature * 1e-3, .typical = 1, .top_p = 1};
+        struct select_options options = {
+            .temperature = temperature * 1e-3, .typical = 1, .top_p = 1};
         struct select_question q = {.logits = logits, .n = 20};
         ck_assert(choose(&options, q, &id, &error) && id == 17);
         q.n_selectable = 17;
@@ -76,7 +80,8 @@ START_TEST(some_ids_are_never_selected)
         q.banned = banned, q.n_banned = 1;
         ck_assert(choose(&options, q, &id, &error) && id == 7);
         q.n_banned = 2;
-        ck_assert(choose(&(struct select_options){.typical = 1, .top_p = 1}, q, &id, &error) && id == 0);
+        ck_assert(choose(&(struct select_options){.typical = 1, .top_p = 1}, q, &id, &error) &&
+                  id == 0);
         q.n_selectable = 20;
         ck_assert(choose(&options, q, &id, &error) && id == 17);
     }
@@ -91,7 +96,8 @@ START_TEST(what_is_no_distribution_is_refused)
     for (uint32_t at = 0; at < 50; at++)
         for (int temperature = 0; temperature < 2; temperature++) {
             struct select_options options = {.temperature = temperature, .typical = 1, .top_p = 1};
-            struct select_question q = {.logits = logits, .n = 50, .n_selectable = 40, .position = 123};
+            struct select_question q = {
+                .logits = logits, .n = 50, .n_selectable = 40, .position = 123};
             for (uint32_t i = 0; i < 50; i++)
                 logits[i] = random_float(-5, 5);
             logits[at] = NAN;
@@ -173,18 +179,21 @@ static uint32_t plain_keep(struct plain *c, uint32_t n, double least)
 }
 
 /* One step; returns how many are left.  *temperature is what logits are divided by. */
-static uint32_t plain_step(const struct select_options *o, enum select_step step, struct plain *c, uint32_t n, double *temperature,
-                           double xtc)
+static uint32_t plain_step(const struct select_options *o, enum select_step step, struct plain *c,
+                           uint32_t n, double *temperature, double xtc)
 {
-    double greatest, total = plain_softmax(c, n, *temperature, &greatest), sum = 0, mean = 0, least = 2;
+    double greatest, total = plain_softmax(c, n, *temperature, &greatest), sum = 0, mean = 0,
+                     least = 2;
     uint32_t n_top = 0, kept = 0;
     for (uint32_t i = 0; i < n; i++)
-        c[i].score = step == SELECT_TOP_K || step == SELECT_TOP_N_SIGMA ? (double)c[i].logit : (double)c[i].weight;
+        c[i].score = step == SELECT_TOP_K || step == SELECT_TOP_N_SIGMA ? (double)c[i].logit
+                                                                        : (double)c[i].weight;
     switch (step) {
     case SELECT_TEMPERATURE:
         *temperature = o->temperature;
         if (o->dynatemp_range > 0 && n > 1) {
-            double low = fmax(0, o->temperature - o->dynatemp_range), high = o->temperature + o->dynatemp_range;
+            double low = fmax(0, o->temperature - o->dynatemp_range),
+                   high = o->temperature + o->dynatemp_range;
             double share = fmax(0, plain_entropy(c, n, total) / log(n));
             *temperature = fmax(1e-6, low + (high - low) * pow(share, o->dynatemp_exponent));
         }
@@ -199,8 +208,11 @@ static uint32_t plain_step(const struct select_options *o, enum select_step step
         qsort(c, n, sizeof *c, plain_by_score);
         return o->top_k > 0 && o->top_k < n ? (uint32_t)o->top_k : n;
     case SELECT_TYPICAL:
-        for (uint32_t i = 0; i < n; i++) /* rounded, since ties that are none on paper are broken by rounding */
-            c[i].score = -(double)(float)fabs(log(total) - ((double)c[i].logit - greatest) / *temperature - plain_entropy(c, n, total));
+        for (uint32_t i = 0; i < n;
+             i++) /* rounded, since ties that are none on paper are broken by rounding */
+            c[i].score =
+                -(double)(float)fabs(log(total) - ((double)c[i].logit - greatest) / *temperature -
+                                     plain_entropy(c, n, total));
         return o->typical < 1 ? plain_reach(c, n, o->typical * total) : n;
     case SELECT_TOP_P:
         return o->top_p < 1 ? plain_reach(c, n, o->top_p * total) : n;
@@ -227,11 +239,13 @@ static uint32_t plain_step(const struct select_options *o, enum select_step step
     }
 }
 
-/* Its sums are taken in another order and may differ in their last bits: random logits do not come that near to
- * a border. */
-static uint32_t plain_choose(const struct select_options *o, const float *logits, uint32_t n, uint32_t position)
+/* Its sums are taken in another order and may differ in their last bits: random logits do not come
+ * that near to a border. */
+static uint32_t plain_choose(const struct select_options *o, const float *logits, uint32_t n,
+                             uint32_t position)
 {
-    const uint32_t key[2] = {(uint32_t)o->seed, (uint32_t)(o->seed >> 32)}, counter[4] = {position, 0, 0, 0};
+    const uint32_t key[2] = {(uint32_t)o->seed, (uint32_t)(o->seed >> 32)},
+                   counter[4] = {position, 0, 0, 0};
     uint32_t word[4], left = 0;
     struct plain *c = allocate(n, sizeof *c);
     double temperature = 1, sum = 0, greatest;
@@ -240,10 +254,12 @@ static uint32_t plain_choose(const struct select_options *o, const float *logits
         if (logits[i] > -INFINITY)
             c[left++] = (struct plain){.id = i, .logit = logits[i]};
     for (size_t i = 0; i < (o->n_order ? o->n_order : SELECT_STEPS); i++) {
-        left = plain_step(o, o->n_order ? o->order[i] : (enum select_step)i, c, left, &temperature, word[2] * 0x1p-32);
+        left = plain_step(o, o->n_order ? o->order[i] : (enum select_step)i, c, left, &temperature,
+                          word[2] * 0x1p-32);
         qsort(c, left, sizeof *c, plain_by_id);
     }
-    double target = select_uniform(o->seed, 0, position) * plain_softmax(c, left, temperature, &greatest);
+    double target =
+        select_uniform(o->seed, 0, position) * plain_softmax(c, left, temperature, &greatest);
     uint32_t at = 0;
     while ((sum += (double)c[at].weight) <= target)
         at++;
@@ -269,7 +285,8 @@ START_TEST(the_chain_equals_the_plain_one)
     static float logits[3000];
     for (uint32_t round = 0; round < 6000; round++) {
         uint32_t n = 1 + random_word() % (round % 10 ? 40 : 3000), kind = random_word() % 3;
-        bool all = round % 2; /* ties make sums meet their targets, where their last bits count: without sums of logarithms */
+        bool all = round % 2; /* ties make sums meet their targets, where their last bits count:
+                                 without sums of logarithms */
         struct select_options options = {
             .temperature = (const double[]){1, 0.5, 2, 0.1}[random_word() % 4],
             .top_k = (const int64_t[]){0, -1, 1, 5, 20, 5000}[random_word() % 6],
@@ -297,7 +314,8 @@ START_TEST(the_chain_equals_the_plain_one)
         char words[400];
         select_describe(&options, words, sizeof words);
         ck_assert_msg(choose(&options, q, &id, &error), "%s", error.text);
-        ck_assert_msg(id == expected, "round %u: n %u, kind %u, %s: %u, expected %u", round, n, kind, words, id, expected);
+        ck_assert_msg(id == expected, "round %u: n %u, kind %u, %s: %u, expected %u", round, n,
+                      kind, words, id, expected);
     }
 }
 END_TEST
@@ -322,10 +340,13 @@ START_TEST(the_order_matters)
         ck_assert(seen[0] && seen[1] == last && !seen[2]);
     }
     ck_assert(!select_parse_order("top-p,temp", &o, &error) && strstr(error.text, "found 'temp'"));
-    ck_assert(!select_parse_order("", &o, &error) && !select_parse_order("top-p,", &o, &error) && !select_parse_order("top-pp", &o, &error));
-    ck_assert(!select_parse_order("top-p,xtc,top-p", &o, &error) && strstr(error.text, "top-p comes twice"));
+    ck_assert(!select_parse_order("", &o, &error) && !select_parse_order("top-p,", &o, &error) &&
+              !select_parse_order("top-pp", &o, &error));
+    ck_assert(!select_parse_order("top-p,xtc,top-p", &o, &error) &&
+              strstr(error.text, "top-p comes twice"));
     ck_assert(select_parse_order("min-p", &o, &error));
-    ck_assert(!select_check_order(&o, &error) && strstr(error.text, "temperature is asked for, but the order leaves it out"));
+    ck_assert(!select_check_order(&o, &error) &&
+              strstr(error.text, "temperature is asked for, but the order leaves it out"));
     o.temperature = 1;
     ck_assert(!select_check_order(&o, &error) && strstr(error.text, "top-p"));
     o.top_p = 1;
@@ -334,14 +355,16 @@ START_TEST(the_order_matters)
 END_TEST
 
 /* How often each of n ids is drawn in `draws` questions. */
-static void count_draws(const struct select_options *options, const float *logits, uint32_t n, uint32_t draws, uint32_t *counts)
+static void count_draws(const struct select_options *options, const float *logits, uint32_t n,
+                        uint32_t draws, uint32_t *counts)
 {
     struct selector *selector = selector_new(options);
     struct error error;
     memset(counts, 0, n * sizeof *counts);
     for (uint32_t position = 0; position < draws; position++) {
         uint32_t id;
-        struct select_question q = {.logits = logits, .n = n, .n_selectable = n, .position = position};
+        struct select_question q = {
+            .logits = logits, .n = n, .n_selectable = n, .position = position};
         ck_assert(select_choose(selector, &q, &id, &error));
         ck_assert_uint_lt(id, n);
         counts[id]++;
@@ -350,7 +373,8 @@ static void count_draws(const struct select_options *options, const float *logit
 }
 
 /* Pearson's statistic of counted draws; -1 where something was drawn that cannot be. */
-static double chi_square(const uint32_t *counts, const double *expected, uint32_t n, uint32_t draws, uint32_t *degrees)
+static double chi_square(const uint32_t *counts, const double *expected, uint32_t n, uint32_t draws,
+                         uint32_t *degrees)
 {
     double sum = 0;
     *degrees = 0;
@@ -358,7 +382,8 @@ static double chi_square(const uint32_t *counts, const double *expected, uint32_
         if (expected[i] == 0 && counts[i])
             return -1;
         if (expected[i] > 0) {
-            sum += (counts[i] - draws * expected[i]) * (counts[i] - draws * expected[i]) / (draws * expected[i]);
+            sum += (counts[i] - draws * expected[i]) * (counts[i] - draws * expected[i]) /
+                   (draws * expected[i]);
             ++*degrees;
         }
     }
@@ -366,7 +391,8 @@ static double chi_square(const uint32_t *counts, const double *expected, uint32_
     return sum;
 }
 
-/* Logits are logarithms of 0.30 0.25 0.20 0.15 0.08 0.02; what each setting leaves is worked out by hand. */
+/* Logits are logarithms of 0.30 0.25 0.20 0.15 0.08 0.02; what each setting leaves is worked out by
+ * hand. */
 START_TEST(draws_follow_the_probabilities)
 {
     enum { N = 7, DRAWS = 10000 };
@@ -380,20 +406,33 @@ START_TEST(draws_follow_the_probabilities)
         {{.temperature = 1, .typical = 1, .top_p = 1, .top_k = 3}, {30, 25, 20}},
         {{.temperature = 1, .typical = 1, .top_p = 0.6}, {30, 25, 20}},
         {{.temperature = 1, .typical = 1, .top_p = 1, .min_p = 0.26}, {30, 25, 20, 15, 8}},
-        {{.temperature = 0.5, .typical = 1, .top_p = 1, .min_p = 0.26}, {900, 625, 400}}, /* 225 / 900 is less */
-        {{.temperature = 1, .typical = 1, .top_p = 0.6, .top_k = 4}, {30, 25}}, /* of 0.9, 0.54 are reached by two */
-        /* -log p: 1.204 1.386 1.609 1.897 2.526 3.912; entropy 1.5945: nearest is 2, then 1 (0.208), 3 (0.303), 0 (0.391) */
+        {{.temperature = 0.5, .typical = 1, .top_p = 1, .min_p = 0.26},
+         {900, 625, 400}}, /* 225 / 900 is less */
+        {{.temperature = 1, .typical = 1, .top_p = 0.6, .top_k = 4},
+         {30, 25}}, /* of 0.9, 0.54 are reached by two */
+        /* -log p: 1.204 1.386 1.609 1.897 2.526 3.912; entropy 1.5945: nearest is 2, then 1
+           (0.208), 3 (0.303), 0 (0.391) */
         {{.temperature = 1, .typical = 0.44, .top_p = 1}, {0, 25, 20}},
         {{.temperature = 1, .typical = 0.55, .top_p = 1}, {0, 25, 20, 15}},
         /* logits -1.204 ... -3.912: mean -2.089, standard deviation 0.918 */
         {{.temperature = 1, .typical = 1, .top_p = 1, .top_n_sigma = 0.5}, {30, 25, 20}},
         {{.temperature = 2, .typical = 1, .top_p = 1, .top_n_sigma = 0.5}, {5.4772, 5, 4.4721}},
-        {{.temperature = 1, .typical = 1, .top_p = 1, .xtc_probability = 1, .xtc_threshold = 0.18}, {0, 0, 20, 15, 8, 2}},
-        {{.temperature = 1, .typical = 1, .top_p = 1, .xtc_probability = 0.5, .xtc_threshold = 0.18}, /* half of each */
+        {{.temperature = 1, .typical = 1, .top_p = 1, .xtc_probability = 1, .xtc_threshold = 0.18},
+         {0, 0, 20, 15, 8, 2}},
+        {{.temperature = 1,
+          .typical = 1,
+          .top_p = 1,
+          .xtc_probability = 0.5,
+          .xtc_threshold = 0.18}, /* half of each */
          {15, 12.5, 10 + 10 / 0.45, 7.5 + 7.5 / 0.45, 4 + 4 / 0.45, 1 + 1 / 0.45}},
-        {{.temperature = 1, .typical = 1, .top_p = 1, .xtc_probability = 1, .xtc_threshold = 0.3}, {30, 25, 20, 15, 8, 2}}, /* one alone */
+        {{.temperature = 1, .typical = 1, .top_p = 1, .xtc_probability = 1, .xtc_threshold = 0.3},
+         {30, 25, 20, 15, 8, 2}}, /* one alone */
         /* H / log 6 = 0.8899, of six candidates: temperature 0.5 + 1 * 0.8899 */
-        {{.temperature = 1, .typical = 1, .top_p = 1, .dynatemp_range = 0.5, .dynatemp_exponent = 1},
+        {{.temperature = 1,
+          .typical = 1,
+          .top_p = 1,
+          .dynatemp_range = 0.5,
+          .dynatemp_exponent = 1},
          {0.42054, 0.36884, 0.31413, 0.25540, 0.16248, 0.05993}},
     };
     float logits[N];
@@ -413,8 +452,10 @@ START_TEST(draws_follow_the_probabilities)
             double found = chi_square(counts, expected, N, DRAWS, &degrees);
             /* Beyond this for one of a hundred thousand right generators. */
             static const double limit[] = {0, 19.5, 23.0, 25.9, 28.5, 30.9};
-            ck_assert_msg(found >= 0 && found <= limit[degrees], "case %zu, seed %d: chi-square %g with %u degrees: %u %u %u %u %u %u %u", k,
-                          (int)seed, found, degrees, counts[0], counts[1], counts[2], counts[3], counts[4], counts[5], counts[6]);
+            ck_assert_msg(found >= 0 && found <= limit[degrees],
+                          "case %zu, seed %d: chi-square %g with %u degrees: %u %u %u %u %u %u %u",
+                          k, (int)seed, found, degrees, counts[0], counts[1], counts[2], counts[3],
+                          counts[4], counts[5], counts[6]);
         }
 }
 END_TEST
@@ -422,7 +463,8 @@ END_TEST
 /* Any bits as logits, options at their ends: an answer that can be selected, or a message. */
 START_TEST(any_logits_have_an_answer_or_an_error)
 {
-    static const float extremes[] = {0, -0.0f, 1e-45f, -1e-45f, 3.4e38f, -3.4e38f, 1, -INFINITY, 88, -104};
+    static const float extremes[] = {0,        -0.0f, 1e-45f,    -1e-45f, 3.4e38f,
+                                     -3.4e38f, 1,     -INFINITY, 88,      -104};
     int answers = 0, errors = 0;
     for (uint32_t round = 0; round < 20000; round++) {
         float logits[70];
@@ -474,14 +516,20 @@ END_TEST
 START_TEST(xtc_has_a_word_of_its_own)
 {
     const float logits[] = {0, 0};
-    struct select_options o = {.temperature = 1, .typical = 1, .top_p = 1, .xtc_probability = 0.3, .xtc_threshold = 0.1, .seed = 9};
+    struct select_options o = {.temperature = 1,
+                               .typical = 1,
+                               .top_p = 1,
+                               .xtc_probability = 0.3,
+                               .xtc_threshold = 0.1,
+                               .seed = 9};
     struct selector *s = selector_new(&o);
     struct error error;
     for (uint32_t position = 0; position < 1000; position++) {
         const uint32_t key[2] = {9, 0}, counter[4] = {position, 4, 0, 0};
         uint32_t word[4], id;
         philox4x32(key, counter, word);
-        struct select_question q = {.logits = logits, .n = 2, .n_selectable = 2, .position = position, .draw_stream = 4};
+        struct select_question q = {
+            .logits = logits, .n = 2, .n_selectable = 2, .position = position, .draw_stream = 4};
         ck_assert(select_choose(s, &q, &id, &error));
         bool cut = word[2] < 0.3 * 0x1p32;
         ck_assert_uint_eq(id, cut || select_uniform(9, 4, position) < 0.5 ? 0 : 1);
@@ -499,11 +547,16 @@ START_TEST(log_probabilities_are_those_of_the_choice)
         uint32_t ids[N], id;
         double values[N], chosen, sum = 0;
         struct error error;
-        struct select_options o = {.temperature = (const double[]){0, 1, 0.7}[round % 3], .typical = 1, .top_p = round % 2 ? 1 : 0.8, .seed = round};
+        struct select_options o = {.temperature = (const double[]){0, 1, 0.7}[round % 3],
+                                   .typical = 1,
+                                   .top_p = round % 2 ? 1 : 0.8,
+                                   .seed = round};
         for (uint32_t i = 0; i < N; i++)
             logits[i] = random_word() % 10 ? random_float(-5, 5) : -INFINITY;
         struct selector *s = selector_new(&o);
-        ck_assert(select_choose(s, &(struct select_question){.logits = logits, .n = N, .n_selectable = N}, &id, &error));
+        ck_assert(
+            select_choose(s, &(struct select_question){.logits = logits, .n = N, .n_selectable = N},
+                          &id, &error));
 
         double total = 0;
         for (uint32_t i = 0; i < N; i++)
@@ -515,12 +568,15 @@ START_TEST(log_probabilities_are_those_of_the_choice)
             ck_assert(i == 0 || values[i] <= values[i - 1]);
         }
         size_t n = select_processed(s, N, ids, values, &chosen);
-        ck_assert(o.temperature > 0 ? n > 1 : n == 1 && ids[0] == id && chosen == 0 && values[0] == 0);
+        ck_assert(o.temperature > 0 ? n > 1
+                                    : n == 1 && ids[0] == id && chosen == 0 && values[0] == 0);
         bool found = false;
         for (size_t i = 0; i < n; i++) {
             sum += exp(values[i]);
             found |= ids[i] == id && values[i] == chosen;
-            double ratio = o.temperature > 0 ? ((double)logits[ids[i]] - (double)logits[ids[0]]) / o.temperature : 0;
+            double ratio = o.temperature > 0
+                               ? ((double)logits[ids[i]] - (double)logits[ids[0]]) / o.temperature
+                               : 0;
             ck_assert(fabs(values[i] - values[0] - ratio) < 1e-12);
         }
         ck_assert(found && fabs(sum - 1) < 1e-12);
@@ -530,7 +586,8 @@ START_TEST(log_probabilities_are_those_of_the_choice)
     }
     uint32_t ids[4];
     double values[4], chosen;
-    ck_assert_uint_eq(select_raw((const float[]){0, -INFINITY, 0, -INFINITY}, 4, 0, 4, ids, values, &chosen), 2);
+    ck_assert_uint_eq(
+        select_raw((const float[]){0, -INFINITY, 0, -INFINITY}, 4, 0, 4, ids, values, &chosen), 2);
     ck_assert(chosen == -exact_log(2));
 }
 END_TEST
@@ -539,29 +596,38 @@ START_TEST(filters_keep_what_they_should)
 {
     const float ties[6] = {1, 2, 2, 2, 2, 1};
     uint32_t counts[6];
-    count_draws(&(struct select_options){.temperature = 1, .top_k = 3, .typical = 1, .top_p = 1}, ties, 6, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .top_k = 3, .typical = 1, .top_p = 1},
+                ties, 6, 1000, counts);
     ck_assert(!counts[0] && counts[1] && counts[2] && counts[3] && !counts[4] && !counts[5]);
-    count_draws(&(struct select_options){.temperature = 100, .top_k = 5, .typical = 1, .top_p = 1}, ties, 6, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 100, .top_k = 5, .typical = 1, .top_p = 1},
+                ties, 6, 1000, counts);
     ck_assert(counts[0] && counts[1] && counts[4] && !counts[5]);
 
     /* Four equal ones: the half is reached by two of them, and by no less. */
     const float equal[4] = {7, 7, 7, 7};
-    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 0.5}, equal, 4, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 0.5}, equal, 4,
+                1000, counts);
     ck_assert(counts[0] && counts[1] && !counts[2] && !counts[3]);
-    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 0.50001}, equal, 4, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 0.50001}, equal,
+                4, 1000, counts);
     ck_assert(counts[0] && counts[1] && counts[2] && !counts[3]);
-    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 0}, equal, 4, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 0}, equal, 4,
+                1000, counts);
     ck_assert(counts[0] == 1000);
 
     /* Probabilities 2/3 and 1/3: renormalised for top-p after top-k. */
     const float halves[3] = {0, -0x1.62e43p-1f, -0x1.62e43p-1f};
-    count_draws(&(struct select_options){.temperature = 1, .top_k = 2, .typical = 1, .top_p = 0.6}, halves, 3, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .top_k = 2, .typical = 1, .top_p = 0.6},
+                halves, 3, 1000, counts);
     ck_assert(counts[0] == 1000);
-    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 0.6}, halves, 3, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 0.6}, halves, 3,
+                1000, counts);
     ck_assert(counts[0] && counts[1] && !counts[2]);
-    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 1, .min_p = 0.51}, halves, 3, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 1, .min_p = 0.51},
+                halves, 3, 1000, counts);
     ck_assert(counts[0] == 1000);
-    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 1, .min_p = 0.49}, halves, 3, 1000, counts);
+    count_draws(&(struct select_options){.temperature = 1, .typical = 1, .top_p = 1, .min_p = 0.49},
+                halves, 3, 1000, counts);
     ck_assert(counts[0] && counts[1] && counts[2]);
 }
 END_TEST
@@ -570,9 +636,11 @@ START_TEST(extreme_temperatures_do_no_harm)
 {
     const float logits[3] = {3e38f, -3e38f, 2.9e38f};
     uint32_t counts[3];
-    count_draws(&(struct select_options){.temperature = 1e-320, .typical = 1, .top_p = 1}, logits, 3, 100, counts);
+    count_draws(&(struct select_options){.temperature = 1e-320, .typical = 1, .top_p = 1}, logits,
+                3, 100, counts);
     ck_assert_uint_eq(counts[0], 100);
-    count_draws(&(struct select_options){.temperature = 1e6, .typical = 1, .top_p = 0.9}, (const float[]){1, 2, 3}, 3, 100, counts);
+    count_draws(&(struct select_options){.temperature = 1e6, .typical = 1, .top_p = 0.9},
+                (const float[]){1, 2, 3}, 3, 100, counts);
     ck_assert(counts[0] < 100 && counts[1] < 100 && counts[2] < 100);
 }
 END_TEST
@@ -595,8 +663,10 @@ END_TEST
 START_TEST(weights_are_exact_exponentials)
 {
     enum { N = 100003 };
-    float *logits = allocate(N, sizeof *logits), *weights = allocate(N, sizeof *weights), *plain = allocate(N, sizeof *plain);
-    const float borders[] = {0, -104, -104.00001f, -103.99999f, -87.3f, -88.7f, -0x1p-140f, -3e38f, -INFINITY, -1e-10f};
+    float *logits = allocate(N, sizeof *logits), *weights = allocate(N, sizeof *weights),
+          *plain = allocate(N, sizeof *plain);
+    const float borders[] = {0,      -104,       -104.00001f, -103.99999f, -87.3f,
+                             -88.7f, -0x1p-140f, -3e38f,      -INFINITY,   -1e-10f};
     for (int round = 0; round < 8; round++) {
         double temperature = (const double[]){1, 1, 0.1, 7, 1e-300, 1e6, 3, 1}[round];
         float greatest = round % 2 ? 10 : 0;
@@ -606,9 +676,11 @@ START_TEST(weights_are_exact_exponentials)
         select_weights_plain(logits, N, greatest, temperature, plain);
         ck_assert_mem_eq(weights, plain, N * sizeof *weights);
         for (uint32_t i = 0; i < N; i++) {
-            float expected = exact_exp((float)(((double)logits[i] - (double)greatest) / temperature));
-            ck_assert_msg(memcmp(&expected, &weights[i], sizeof expected) == 0, "%a at %g: %a, expected %a", (double)logits[i],
-                          temperature, (double)weights[i], (double)expected);
+            float expected =
+                exact_exp((float)(((double)logits[i] - (double)greatest) / temperature));
+            ck_assert_msg(memcmp(&expected, &weights[i], sizeof expected) == 0,
+                          "%a at %g: %a, expected %a", (double)logits[i], temperature,
+                          (double)weights[i], (double)expected);
         }
     }
     free(logits);
@@ -627,7 +699,9 @@ START_TEST(log_totals_are_those_of_the_definition)
         double temperature = (const double[]){1, 1, 0.1, 3}[round / 8 % 4], lane[16] = {0};
         long double reference = 0;
         for (uint32_t i = 0; i < n; i++) {
-            logits[i] = random_word() % 9 ? random_float(low, 10) : random_word() % 3 ? 10 - random_float(700, 712) : -INFINITY;
+            logits[i] = random_word() % 9   ? random_float(low, 10)
+                        : random_word() % 3 ? 10 - random_float(700, 712)
+                                            : -INFINITY;
             greatest = fmaxf(greatest, logits[i]);
         }
         if (greatest == -INFINITY)
@@ -650,7 +724,8 @@ START_TEST(log_totals_are_those_of_the_definition)
     ck_assert(select_log_total((const float[]){0, 0}, 2) == exact_log(2));
     ck_assert(select_log_total((const float[]){-INFINITY, 5, -INFINITY}, 3) == 5);
     ck_assert(select_log_total((const float[]){-INFINITY, -INFINITY}, 2) == -INFINITY);
-    ck_assert(isnan(select_log_total((const float[]){1, NAN}, 2)) && isnan(select_log_total((const float[]){INFINITY, 1}, 2)));
+    ck_assert(isnan(select_log_total((const float[]){1, NAN}, 2)) &&
+              isnan(select_log_total((const float[]){INFINITY, 1}, 2)));
 }
 END_TEST
 
@@ -675,13 +750,25 @@ START_TEST(the_chain_is_described)
     char text[160];
     select_describe(&(struct select_options){.typical = 1, .top_p = 1}, text, sizeof text);
     ck_assert_str_eq(text, "greedy");
-    select_describe(&(struct select_options){.temperature = 0.8, .top_k = 40, .typical = 1, .top_p = 0.95, .min_p = 0.05}, text, sizeof text);
+    select_describe(
+        &(struct select_options){
+            .temperature = 0.8, .top_k = 40, .typical = 1, .top_p = 0.95, .min_p = 0.05},
+        text, sizeof text);
     ck_assert_str_eq(text, "temperature 0.8, top-k 40, top-p 0.95, min-p 0.05");
-    struct select_options o = {.temperature = 0.8, .typical = 0.9, .top_p = 1, .top_n_sigma = 1.5, .xtc_probability = 0.5, .xtc_threshold = 0.1,
-                               .dynatemp_range = 0.5, .dynatemp_exponent = 1};
-    ck_assert(select_parse_order("xtc,typical,temperature,top-k,top-n-sigma", &o, &(struct error){0}));
+    struct select_options o = {.temperature = 0.8,
+                               .typical = 0.9,
+                               .top_p = 1,
+                               .top_n_sigma = 1.5,
+                               .xtc_probability = 0.5,
+                               .xtc_threshold = 0.1,
+                               .dynatemp_range = 0.5,
+                               .dynatemp_exponent = 1};
+    ck_assert(
+        select_parse_order("xtc,typical,temperature,top-k,top-n-sigma", &o, &(struct error){0}));
     select_describe(&o, text, sizeof text);
-    ck_assert_str_eq(text, "xtc 0.5 from 0.1, typical 0.9, temperature 0.3 to 1.3 by entropy^1, top-n-sigma 1.5");
+    ck_assert_str_eq(
+        text,
+        "xtc 0.5 from 0.1, typical 0.9, temperature 0.3 to 1.3 by entropy^1, top-n-sigma 1.5");
 }
 END_TEST
 
@@ -728,14 +815,17 @@ START_TEST(stop_strings_are_found)
 }
 END_TEST
 
-/* Where the text's first match ends (one past its last byte) and how long it is, by comparing everywhere. */
-static bool search(const char *text, size_t length, char strings[][8], size_t n, size_t *match_end, size_t *match_length)
+/* Where the text's first match ends (one past its last byte) and how long it is, by comparing
+ * everywhere. */
+static bool search(const char *text, size_t length, char strings[][8], size_t n, size_t *match_end,
+                   size_t *match_length)
 {
     for (size_t end = 1; end <= length; end++) {
         *match_length = 0;
         for (size_t i = 0; i < n; i++) {
             size_t size = strlen(strings[i]);
-            if (size <= end && size > *match_length && memcmp(text + end - size, strings[i], size) == 0)
+            if (size <= end && size > *match_length &&
+                memcmp(text + end - size, strings[i], size) == 0)
                 *match_length = size;
         }
         *match_end = end;

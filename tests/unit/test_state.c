@@ -5,10 +5,22 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct model_facts facts = {
-    .n_layers = 2, .n_kv_heads = 2, .key_dim = 4, .value_dim = 4, .element = TENSOR_F16, .n_logits = 6, .n_vocabulary = 6,
-    .n_context = 1000, .model_context = 1000, .bos = RECORD_NO_TOKEN, .rope_base = 1e4f, .rope_scale = 1, .arithmetic = 1,
-    .vocabulary_fingerprint = 5, .model_fingerprint = 6, .name = "test"};
+static const struct model_facts facts = {.n_layers = 2,
+                                         .n_kv_heads = 2,
+                                         .key_dim = 4,
+                                         .value_dim = 4,
+                                         .element = TENSOR_F16,
+                                         .n_logits = 6,
+                                         .n_vocabulary = 6,
+                                         .n_context = 1000,
+                                         .model_context = 1000,
+                                         .bos = RECORD_NO_TOKEN,
+                                         .rope_base = 1e4f,
+                                         .rope_scale = 1,
+                                         .arithmetic = 1,
+                                         .vocabulary_fingerprint = 5,
+                                         .model_fingerprint = 6,
+                                         .name = "test"};
 
 /* Stores recognisable keys and values at the positions [begin, end). */
 static void fill(struct cache_sequence *cache, uint32_t begin, uint32_t end)
@@ -28,14 +40,18 @@ static void fill(struct cache_sequence *cache, uint32_t begin, uint32_t end)
 
 static struct cache_shape shape_of_facts(void)
 {
-    return (struct cache_shape){facts.n_layers, facts.n_kv_heads, facts.key_dim, facts.value_dim, TENSOR_F16};
+    return (struct cache_shape){facts.n_layers, facts.n_kv_heads, facts.key_dim, facts.value_dim,
+                                TENSOR_F16};
 }
 
-static void same_positions(const struct cache_sequence *a, const struct cache_sequence *b, uint32_t n)
+static void same_positions(const struct cache_sequence *a, const struct cache_sequence *b,
+                           uint32_t n)
 {
     uint8_t one[4096], two[4096];
     for (uint32_t p = 0; p < n; p++)
-        ck_assert_msg(memcmp(cache_packed(a, p, 1, one), cache_packed(b, p, 1, two), cache_bytes(a->shape, 1)) == 0, "position %u", p);
+        ck_assert_msg(memcmp(cache_packed(a, p, 1, one), cache_packed(b, p, 1, two),
+                             cache_bytes(a->shape, 1)) == 0,
+                      "position %u", p);
 }
 
 START_TEST(pages_are_shared_until_written)

@@ -140,10 +140,23 @@ START_TEST(incomplete_characters_are_found)
     static const struct {
         const char *text;
         size_t n;
-    } cases[] = {{"", 0}, {"a", 0}, {"a\xc3", 1}, {"\xc3\xa4", 0}, {"\xe2", 1}, {"\xe2\x82", 2}, {"\xe2\x82\xac", 0}, {"\xf0\x9f\x98", 3},
-                 {"\xf0\x9f\x98\x80", 0}, {"\x80\x80\x80\x80", 0}, {"\xff", 0}, {"\xc0", 0}, {"\xf5\x80", 0}, {"\xc3\xa4\x80", 0}};
+    } cases[] = {{"", 0},
+                 {"a", 0},
+                 {"a\xc3", 1},
+                 {"\xc3\xa4", 0},
+                 {"\xe2", 1},
+                 {"\xe2\x82", 2},
+                 {"\xe2\x82\xac", 0},
+                 {"\xf0\x9f\x98", 3},
+                 {"\xf0\x9f\x98\x80", 0},
+                 {"\x80\x80\x80\x80", 0},
+                 {"\xff", 0},
+                 {"\xc0", 0},
+                 {"\xf5\x80", 0},
+                 {"\xc3\xa4\x80", 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        ck_assert_uint_eq(text_incomplete((const uint8_t *)cases[i].text, strlen(cases[i].text)), cases[i].n);
+        ck_assert_uint_eq(text_incomplete((const uint8_t *)cases[i].text, strlen(cases[i].text)),
+                          cases[i].n);
 }
 END_TEST
 
@@ -159,11 +172,14 @@ START_TEST(any_bytes_have_a_printable_form)
 {
     expect_escape("a b", 3, 0, "a b");
     expect_escape("\n\t\r\\\"\0\x1b\x7f", 8, 0, "\\n\\t\\r\\\\\\\"\\x00\\x1b\\x7f");
-    expect_escape("\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", 9, 0, "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80");
+    expect_escape("\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", 9, 0,
+                  "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80");
     expect_escape("\xc3", 1, 0, "\\xc3");
     expect_escape("\xc3(\xff", 3, 0, "\\xc3(\\xff");
-    expect_escape("\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80", 9, 0, "\\xc0\\x80\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80");
-    expect_escape("\xe2\x80\xae\xc2\x85", 5, 0, "\\xe2\\x80\\xae\\xc2\\x85"); /* right-to-left override, next line */
+    expect_escape("\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80", 9, 0,
+                  "\\xc0\\x80\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80");
+    expect_escape("\xe2\x80\xae\xc2\x85", 5, 0,
+                  "\\xe2\\x80\\xae\\xc2\\x85"); /* right-to-left override, next line */
     expect_escape("abcdefgh", 8, 8, "abcdefgh");
     expect_escape("abcdefghi", 9, 8, "abcde...");
     expect_escape("abcd\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4", 14, 8, "abcd\xc3\xa4...");
@@ -180,7 +196,8 @@ START_TEST(json_strings_hold_any_text)
         bool exact;
     } cases[] = {
         {"", 0, "\"\"", true},
-        {"a\n\t\r\b\f\\\"\0\x1f\x7f", 11, "\"a\\n\\t\\r\\b\\f\\\\\\\"\\u0000\\u001f\\u007f\"", true},
+        {"a\n\t\r\b\f\\\"\0\x1f\x7f", 11, "\"a\\n\\t\\r\\b\\f\\\\\\\"\\u0000\\u001f\\u007f\"",
+         true},
         {"\xc3\xa4\xf0\x9f\x98\x80", 6, "\"\xc3\xa4\xf0\x9f\x98\x80\"", true},
         {"\xc3(\xff", 3, "\"\xef\xbf\xbd(\xef\xbf\xbd\"", false},
         {"\xed\xa0\x80", 3, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"", false},

@@ -410,19 +410,20 @@ START_TEST(odd_tokens)
 }
 END_TEST
 
-/* The same for byte-level BPE, whose texts should be of its alphabet: others are taken as they are. */
+/* The same for byte-level BPE, whose texts should be of its alphabet: others are taken as they are.
+ */
 START_TEST(odd_tokens_of_bpe)
 {
     start_bpe("gpt-2");
-    add_bytes("", 0, TOKEN_NORMAL, 0);              /* 256 */
-    add_bytes("a\nb", 3, TOKEN_NORMAL, 0);          /* 257 */
-    add_bytes("\0", 1, TOKEN_NORMAL, 0);            /* 258: byte 0 has a token of its own */
+    add_bytes("", 0, TOKEN_NORMAL, 0);               /* 256 */
+    add_bytes("a\nb", 3, TOKEN_NORMAL, 0);           /* 257 */
+    add_bytes("\0", 1, TOKEN_NORMAL, 0);             /* 258: byte 0 has a token of its own */
     add_bytes("\xff\xfe", 2, TOKEN_USER_DEFINED, 0); /* 259 */
-    add_bytes("x\0y", 3, TOKEN_USER_DEFINED, 0);    /* 260 */
-    add_bytes("<\n>", 3, TOKEN_CONTROL, 0);         /* 261 */
-    add("ab", TOKEN_NORMAL, 0);                     /* 262 */
-    add("ab", TOKEN_NORMAL, 0);                     /* 263: the first counts */
-    add("<\n>", TOKEN_CONTROL, 0);                  /* 264: here too */
+    add_bytes("x\0y", 3, TOKEN_USER_DEFINED, 0);     /* 260 */
+    add_bytes("<\n>", 3, TOKEN_CONTROL, 0);          /* 261 */
+    add("ab", TOKEN_NORMAL, 0);                      /* 262 */
+    add("ab", TOKEN_NORMAL, 0);                      /* 263: the first counts */
+    add("<\n>", TOKEN_CONTROL, 0);                   /* 264: here too */
     add_merge("a b");
     add_merge("qq ab"); /* qq is no token: found only where it was made */
     add_merge("ab qq");
