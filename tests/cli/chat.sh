@@ -131,9 +131,11 @@ vocabulary pieces.gguf "bpe(eos=0, chat_template=$pieces)"
 expect_status 0 tokenize -m pieces.gguf --chat --user x
 expect_error '^tokenize: the model.s template computes a system prompt'
 
-begin "a template with a hundred thousand system turns is read once"
-vocabulary long.gguf "bpe(eos=0, chat_template='<|im_start|>system\n' * 100000 + '{{<|im_end|>\n')"
-timeout 300 tokenize -m long.gguf --chat --user x --count >/dev/null 2>err || fail "status $? $(brief err)"
+begin "a template with half a million system turns is read once"
+turns=500000
+case $BIN in */sanitize/*) turns=2000 ;; esac # a sanitizer measures each string before it is searched
+vocabulary long.gguf "bpe(eos=0, chat_template='<|im_start|>system\n' * $turns + '{{<|im_end|>\n')"
+timeout 60 tokenize -m long.gguf --chat --user x --count >/dev/null 2>err || fail "status $? $(brief err)"
 
 begin "BOS exactly once"
 first_ids() { tokenize --chat --ids "$@" | head -n 2 | cut -f1 | paste -sd, -; }
