@@ -141,7 +141,7 @@ check_input() {
     expect_status_from empty 1 "$BIN/$1"
     expect_error "^$1: standard input: empty input"
     begin "$1: garbage"
-    head -c 1000 "$BIN/$1" >garbage
+    yes garbage | head -c 1000 >garbage
     expect_status 1 "$BIN/$1" garbage
     expect_error "^$1: garbage: record 1 \(damaged\): not a record"
     begin "$1: a missing file"
