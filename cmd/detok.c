@@ -1,6 +1,7 @@
 /* detok: token ids to text, each token as soon as it may be shown. */
 #include "options.h"
 #include "record/record.h"
+#include "stage/naming.h"
 #include "stage/stage.h"
 #include "text/text.h"
 #include "vocab/vocab.h"
@@ -93,22 +94,6 @@ static void take_score(const struct record *record)
     score.sum = load_f64(payload + 8);
 }
 
-/* A text, and its bytes where it is not UTF-8. */
-static void add_text(struct json *line, const void *bytes, size_t length)
-{
-    json_add(line, ",\"text\":");
-    if (json_add_string(line, bytes, length))
-        return;
-    json_add(line, ",\"bytes\":");
-    json_add_bytes(line, bytes, length);
-}
-
-static void add_member(struct json *line, const char *name, uint64_t value)
-{
-    json_add(line, name);
-    json_add_integer(line, value);
-}
-
 static void add_list(struct json *line, const char *name, uint32_t begin, uint32_t end)
 {
     json_add(line, name);
@@ -117,8 +102,8 @@ static void add_list(struct json *line, const char *name, uint32_t begin, uint32
         double value;
         uint32_t id = logprobs_entry(&logprobs.found, i, &value);
         size_t length = vocab_piece(vocab, id, true, &bytes);
-        add_member(line, i > begin ? ",{\"id\":" : "{\"id\":", id);
-        add_text(line, bytes, length);
+        json_add_count(line, i > begin ? ",{\"id\":" : "{\"id\":", id);
+        json_add_text(line, bytes, length);
         json_add(line, ",\"logprob\":");
         json_add_number(line, value);
         json_add(line, "}");
@@ -155,10 +140,10 @@ static void print_token(const struct sequence *sequence, uint32_t at, const char
 {
     struct json line = {0};
     uint32_t id = sequence->tokens[at];
-    add_member(&line, "{\"sequence\":", sequence->id);
-    add_member(&line, ",\"position\":", sequence->first + at);
-    add_member(&line, ",\"id\":", id);
-    add_text(&line, bytes, length);
+    json_add_count(&line, "{\"sequence\":", sequence->id);
+    json_add_count(&line, ",\"position\":", sequence->first + at);
+    json_add_count(&line, ",\"id\":", id);
+    json_add_text(&line, bytes, length);
     json_add(&line, sequence->flags[at] & RECORD_GENERATED ? ",\"generated\":true"
                                                            : ",\"generated\":false");
     if (sequence->flags[at] & RECORD_HELD)
@@ -170,9 +155,9 @@ static void print_token(const struct sequence *sequence, uint32_t at, const char
 static void print_fork(const struct record *record)
 {
     struct json line = {0};
-    add_member(&line, "{\"sequence\":", record->sequence);
-    add_member(&line, ",\"fork\":", load_u32(reader_used_payload(reader)));
-    add_member(&line, ",\"position\":", record->position);
+    json_add_count(&line, "{\"sequence\":", record->sequence);
+    json_add_count(&line, ",\"fork\":", load_u32(reader_used_payload(reader)));
+    json_add_count(&line, ",\"position\":", record->position);
     print_line(&line);
 }
 
@@ -189,20 +174,20 @@ static void print_end(struct passage *passage, uint32_t sequence, const struct e
         memcpy(passage->whole.text + passage->whole.length, bytes, length);
     passage->whole.length += length;
     passage->printed = true;
-    add_member(&line, "{\"sequence\":", sequence);
+    json_add_count(&line, "{\"sequence\":", sequence);
     json_add(&line, ",\"end\":");
     if (end)
         json_add_string(&line, end_reason_name(end->reason), strlen(end_reason_name(end->reason)));
     else
         json_add(&line, "null");
     if (end && end->token != RECORD_NO_TOKEN)
-        add_member(&line, ",\"id\":", end->token);
+        json_add_count(&line, ",\"id\":", end->token);
     if (end && end->text_length) {
         json_add(&line, ",\"matched\":");
         json_add_string(&line, end->text, end->text_length);
     }
     if (!end || end->reason != END_DROPPED)
-        add_text(&line, passage->whole.text, passage->whole.length);
+        json_add_text(&line, passage->whole.text, passage->whole.length);
     if (score.waiting && score.sequence == sequence) {
         json_add(&line, ",\"score\":");
         json_add_number(&line, score.score);
@@ -338,18 +323,6 @@ static void print_unended(void)
     }
 }
 
-static void check_vocabulary(const struct record *record)
-{
-    const struct model_facts *facts = reader_model(reader);
-    uint32_t found = record->binding ? record->binding : facts ? facts->vocabulary_fingerprint : 0;
-    uint32_t expected = vocab_facts_of(vocab)->fingerprint;
-    if (found && found != expected)
-        reader_die(reader, STATUS_INPUT,
-                   "made with vocabulary %08x%s%s%s, but that of '%s' is %08x (-m names the model)",
-                   found, facts ? " (model '" : "", facts ? facts->name : "", facts ? "')" : "",
-                   model, expected);
-}
-
 static size_t source_of(const struct record *record)
 {
     if (record->type != RECORD_FORK)
@@ -364,7 +337,7 @@ static void show(const struct record *record)
     if (record->type != RECORD_END)
         text_order_add(&order, sequence->index, source_of(record));
     if (record->type == RECORD_TOKENS) {
-        check_vocabulary(record);
+        naming_check_record(vocab, model, reader, record);
         passage->ended = false;
         add_tokens(passage, sequence, json);
     } else if (record->type == RECORD_FORK) {

@@ -1,6 +1,7 @@
 /* score: teacher forcing: log-probabilities of the tokens of a text, bits per byte, perplexity. */
 #include "options.h"
 #include "stage/score.h"
+#include "stage/naming.h"
 #include "stage/stage.h"
 #include "text/text.h"
 #include "vocab/vocab.h"
@@ -60,21 +61,6 @@ static size_t text_of(const struct scored_token *token, const char **bytes)
     return length - stripped;
 }
 
-static void add_text(struct json *line, const void *bytes, size_t length)
-{
-    json_add(line, ",\"text\":");
-    if (json_add_string(line, bytes, length))
-        return;
-    json_add(line, ",\"bytes\":");
-    json_add_bytes(line, bytes, length);
-}
-
-static void add_count(struct json *line, const char *name, uint64_t value)
-{
-    json_add(line, name);
-    json_add_integer(line, value);
-}
-
 static void add_real(struct json *line, const char *name, bool known, double value)
 {
     json_add(line, name);
@@ -94,11 +80,11 @@ static void end_line(struct json *line)
 static void print_json(const struct scored_token *token, const char *bytes, size_t length)
 {
     struct json line = {0};
-    add_count(&line, "{\"sequence\":", token->sequence);
-    add_count(&line, ",\"position\":", token->position);
-    add_count(&line, ",\"id\":", token->id);
+    json_add_count(&line, "{\"sequence\":", token->sequence);
+    json_add_count(&line, ",\"position\":", token->position);
+    json_add_count(&line, ",\"id\":", token->id);
     add_real(&line, ",\"logprob\":", token->known, token->logprob);
-    add_text(&line, bytes, length);
+    json_add_text(&line, bytes, length);
     end_line(&line);
 }
 
@@ -149,9 +135,9 @@ static void print_total(const char *name, const struct total *t)
         struct json line = {0};
         json_add(&line, "{\"sequence\":");
         json_add(&line, name);
-        add_count(&line, ",\"tokens\":", t->tokens);
-        add_count(&line, ",\"scored\":", t->scored);
-        add_count(&line, ",\"bytes\":", t->bytes);
+        json_add_count(&line, ",\"tokens\":", t->tokens);
+        json_add_count(&line, ",\"scored\":", t->scored);
+        json_add_count(&line, ",\"bytes\":", t->bytes);
         add_real(&line, ",\"logprob\":", true, t->logprob);
         add_real(&line, ",\"perplexity\":", t->scored, perplexity);
         add_real(&line, ",\"bits_per_byte\":", t->bytes, bits);
@@ -206,18 +192,6 @@ static void print_totals(const struct score *score)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-static void check_vocabulary(const struct record *record)
-{
-    const struct model_facts *facts = reader_model(reader);
-    uint32_t found = record->binding ? record->binding : facts ? facts->vocabulary_fingerprint : 0;
-    uint32_t expected = vocab_facts_of(vocab)->fingerprint;
-    if (found && found != expected)
-        reader_die(reader, STATUS_INPUT,
-                   "made with vocabulary %08x%s%s%s, but that of '%s' is %08x (-m names the model)",
-                   found, facts ? " (model '" : "", facts ? facts->name : "", facts ? "')" : "",
-                   model, expected);
-}
-
 int main(int argc, char **argv)
 {
     program_start(argv);
@@ -239,7 +213,7 @@ int main(int argc, char **argv)
 
     for (struct record record; reader_next(reader, &record);) {
         if (record.type == RECORD_TOKENS || record.type == RECORD_LOGITS)
-            check_vocabulary(&record);
+            naming_check_record(vocab, model, reader, &record);
         score_take(&score, &record);
     }
     score_finish(&score);

@@ -68,3 +68,18 @@ void json_add_bytes(struct json *j, const void *bytes, size_t length)
     }
     json_add(j, length ? "]" : "[]");
 }
+
+void json_add_text(struct json *json, const void *bytes, size_t length)
+{
+    json_add(json, ",\"text\":");
+    if (json_add_string(json, bytes, length))
+        return;
+    json_add(json, ",\"bytes\":");
+    json_add_bytes(json, bytes, length);
+}
+
+void json_add_count(struct json *json, const char *before, uint64_t value)
+{
+    json_add(json, before);
+    json_add_integer(json, value);
+}

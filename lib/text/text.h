@@ -98,5 +98,9 @@ void json_add_integer(struct json *json, uint64_t value);
 bool json_add_string(struct json *json, const void *bytes, size_t length);
 /* Bytes as an array of numbers. */
 void json_add_bytes(struct json *json, const void *bytes, size_t length);
+/* The members "text", and "bytes" where that is not UTF-8, with a comma before each. */
+void json_add_text(struct json *json, const void *bytes, size_t length);
+/* What stands before a number, and the number. */
+void json_add_count(struct json *json, const char *before, uint64_t value);
 
 #endif
