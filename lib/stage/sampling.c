@@ -4,6 +4,7 @@
 #include "stage/copies.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,9 @@ static void write_logprobs(struct sampling *s, const struct record *record, cons
     struct logprobs found = {.id = id, .has_raw = own != NULL};
     if (own)
         found.n_raw = (uint32_t)select_raw(own, record->count, id, k, ids, values, &found.raw);
+    if (own && isnan(found.raw))
+        reader_die(s->reader, STATUS_INPUT,
+                   "the RAW record before it holds NaN, or nothing above -infinity");
     found.n_processed = (uint32_t)select_processed(s->selector, k, ids + found.n_raw,
                                                    values + found.n_raw, &found.processed);
     uint8_t *payload = logprobs_encode(&found, ids, values, &length);

@@ -271,6 +271,12 @@ stream other 'record(RAW, b"12345678", position=7, count=3)' 'logits([3, 2, 1], 
 expect_status 1 sample --logprobs 0 other
 expect_error '^sample: other: record 1 \(RAW\): count 3 needs 12 bytes of payload, found 8'
 expect_status 0 sample other
+begin "RAW records that are no distribution"
+for values in 'float("nan"), 2, 1' '*[-float("inf")] * 3'; do
+    stream other "raw([$values], position=7)" 'logits([3, 2, 1], position=7)'
+    expect_status 1 sample --logprobs 0 other
+    expect_error '^sample: other: record 2 \(LOGITS\): the RAW record before it holds NaN, or nothing above -infinity'
+done
 begin "in the loop they reach the text's reader, and cost no pass"
 mkfifo back
 tokenize 'The capital of France is' | prefill >s0
