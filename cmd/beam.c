@@ -42,9 +42,7 @@ int main(int argc, char **argv)
     struct output output;
     struct record_writer writer = {.output = &output};
     answer_check_best(n_best, width);
-    for (size_t i = 0; i < stops.count; i++)
-        if (!*stops.item[i])
-            die(STATUS_USAGE, "--stop: expected a text, found an empty one");
+    answer_check_stops(&stops);
     search.beam.width = (uint32_t)width;
     search.beam.n_best = (uint32_t)n_best;
     search.beam.stopping = (enum beam_stopping)stopping;

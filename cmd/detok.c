@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *model, *output_path;
+static struct naming naming;
+static const char *output_path;
 static bool raw, special, null, json;
 static int64_t only = -1;
 
 static const struct option_spec options[] = {
-    ROW_MODEL(&model, 0),
+    ROW_MODEL(&naming.model, 0),
     ROW_RAW(&raw, 0),
     ROW_JSON(&json, 0),
     {0, "special", NULL, OPTION_FLAG, &special, 0, 0, "show control tokens as their texts", 0},
@@ -35,7 +36,7 @@ struct passage {
 };
 
 static struct record_reader *reader;
-static struct vocab *vocab;
+static const struct vocab *vocab;
 static struct output output;
 static struct passage *passages; /* by the sequence's index */
 static size_t n_passages, passages_capacity;
@@ -337,7 +338,7 @@ static void show(const struct record *record)
     if (record->type != RECORD_END)
         text_order_add(&order, sequence->index, source_of(record));
     if (record->type == RECORD_TOKENS) {
-        naming_check_record(vocab, model, reader, record);
+        naming_check_record(&naming, reader, record);
         passage->ended = false;
         add_tokens(passage, sequence, json);
     } else if (record->type == RECORD_FORK) {
@@ -360,17 +361,12 @@ int main(int argc, char **argv)
     program_start(argv);
     int first = options_parse(&program, argc, argv, NULL, NULL);
 
-    struct error error;
     if (json && null)
         die(STATUS_USAGE, "give --json or --null, not both");
     text_order_init(&order);
     output_open(&output, output_path, false, false);
     reader = reader_open(argv + first, argc - first);
-    model = model_path(model);
-    struct gguf *gguf = gguf_open(model, &error);
-    vocab = gguf ? vocab_open(gguf, NULL, &error) : NULL;
-    if (!vocab)
-        die_error(&error);
+    vocab = naming_open(&naming, "model");
 
     for (struct record record; reader_next(reader, &record);) {
         bool text =
@@ -397,8 +393,7 @@ int main(int argc, char **argv)
     free(logprobs.payload);
     free(passages);
     text_order_free(&order);
-    vocab_close(vocab);
-    gguf_close(gguf);
+    naming_close(&naming);
     reader_close(reader);
     return program_end();
 }

@@ -3,6 +3,7 @@
  * it in hand: what sample answers goes back to decode-step and on to detok. */
 #include "options.h"
 #include "stage/answer.h"
+#include "stage/naming.h"
 #include "stage/pipeline.h"
 #include "stage/report.h"
 #include "stage/stage.h"
@@ -318,16 +319,6 @@ static void see_answer(void *context, const struct record *record, const uint8_t
         outlet_put_record(&tap->relay[1].out[1], &tap->relay[1], record, payload);
 }
 
-static struct vocab *open_vocabulary(struct gguf **gguf)
-{
-    struct error error;
-    *gguf = gguf_open(model_path(model), &error);
-    struct vocab *vocab = *gguf ? vocab_open(*gguf, NULL, &error) : NULL;
-    if (!vocab)
-        die_error(&error);
-    return vocab;
-}
-
 /* Starts the stages that are used, each joined to the next; what passes through our hands is told
  * to the relays. */
 static void start_stages(struct pipeline *pipeline, struct tap *tap, bool reads_input, bool watched)
@@ -379,16 +370,14 @@ static void start_stages(struct pipeline *pipeline, struct tap *tap, bool reads_
 static void stop_at_turn(struct arguments *a)
 {
     static char *text; /* as long as the arguments */
-    struct gguf *gguf;
+    struct naming naming = {.model = model};
     struct error ignored; /* of a template that is not known tokenize will tell */
-    struct vocab *vocab = open_vocabulary(&gguf);
-    text = chat_stop_text(vocab, template, &ignored);
+    text = chat_stop_text(naming_open(&naming, "chat"), template, &ignored);
     if (text) {
         add(a, "--stop");
         add(a, text);
     }
-    vocab_close(vocab);
-    gguf_close(gguf);
+    naming_close(&naming);
 }
 
 int main(int argc, char **argv)
@@ -425,10 +414,9 @@ int main(int argc, char **argv)
     FILE *trace_file = !trace ? NULL : *trace ? fopen(trace, "we") : stderr;
     if (trace && !trace_file)
         die(STATUS_SYSTEM, "%s: cannot open for writing:", trace);
-    struct gguf *gguf = NULL;
-    struct vocab *vocab = NULL;
+    struct naming naming = {.model = model};
     if (trace) {
-        tap.report.vocab = vocab = open_vocabulary(&gguf);
+        tap.report.vocab = naming_open(&naming, "trace");
         report_trace(&tap.report, trace_file, *trace);
     }
     struct pipeline pipeline;
@@ -447,8 +435,7 @@ int main(int argc, char **argv)
     pipeline_free(&pipeline, tap.relay, 2);
     report_free(&tap.report);
     free(tap.begun);
-    vocab_close(vocab);
-    gguf_close(gguf);
+    naming_close(&naming);
     free(given);
     return status;
 }

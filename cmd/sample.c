@@ -66,9 +66,7 @@ int main(int argc, char **argv)
             "are");
     if ((order && !select_parse_order(order, chain, &error)) || !select_check_order(chain, &error))
         die(error.status, "--order: %s", error.text);
-    for (size_t i = 0; i < stops.count; i++)
-        if (!*stops.item[i])
-            die(STATUS_USAGE, "--stop: expected a text, found an empty one");
+    answer_check_stops(&stops);
     answer_check_continuations(sampling.continuations, chain->temperature);
     chain->seed = seed.value;
     select_describe(chain, words, sizeof words);

@@ -10,11 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *model, *output_path;
+static struct naming naming;
+static const char *output_path;
 static bool only_total, tsv, json;
 
 static const struct option_spec options[] = {
-    ROW_MODEL(&model, 0),
+    ROW_MODEL(&naming.model, 0),
     {0, "total", NULL, OPTION_FLAG, &only_total, 0, 0, "only the sums, no line for each token", 0},
     {0, "tsv", NULL, OPTION_FLAG, &tsv, 0, 0, "tab-separated, for scripts", 0},
     {0, "json", NULL, OPTION_FLAG, &json, 0, 0, "an object on each line, for scripts", 0},
@@ -27,7 +28,7 @@ static const struct program program = {
     options};
 
 static struct record_reader *reader;
-static struct vocab *vocab;
+static const struct vocab *vocab;
 static struct output output;
 static int64_t shown = -1; /* the sequence whose tokens are being shown */
 
@@ -199,21 +200,16 @@ int main(int argc, char **argv)
     if (tsv && json)
         die(STATUS_USAGE, "give --tsv or --json, not both");
 
-    struct error error;
     output_open(&output, output_path, false, false);
     reader = reader_open(argv + first, argc - first);
-    model = model_path(model);
-    struct gguf *gguf = gguf_open(model, &error);
-    vocab = gguf ? vocab_open(gguf, NULL, &error) : NULL;
-    if (!vocab)
-        die_error(&error);
+    vocab = naming_open(&naming, "model");
     struct score score = {.reader = reader, .tell = take};
     if (tsv && !only_total)
         print("sequence\tposition\tid\tlogprob\ttext\n");
 
     for (struct record record; reader_next(reader, &record);) {
         if (record.type == RECORD_TOKENS || record.type == RECORD_LOGITS)
-            naming_check_record(vocab, model, reader, &record);
+            naming_check_record(&naming, reader, &record);
         score_take(&score, &record);
     }
     score_finish(&score);
@@ -221,8 +217,7 @@ int main(int argc, char **argv)
 
     output_close(&output);
     score_free(&score);
-    vocab_close(vocab);
-    gguf_close(gguf);
+    naming_close(&naming);
     reader_close(reader);
     return program_end();
 }

@@ -21,6 +21,13 @@ void answer_check_best(int64_t n, int64_t width)
             n, width, width);
 }
 
+void answer_check_stops(const struct texts *stops)
+{
+    for (size_t i = 0; i < stops->count; i++)
+        if (!*stops->item[i])
+            die(STATUS_USAGE, "--stop: expected a text, found an empty one");
+}
+
 bool answer_is_question(const struct record *record, const struct sequence *sequence)
 {
     if (sequence->n_tokens && record->position + 1 != sequence->first + sequence->n_tokens)

@@ -11,6 +11,9 @@
 void answer_check_continuations(int64_t n, double temperature);
 void answer_check_best(int64_t n, int64_t width);
 
+/* Ends the program (STATUS_USAGE) where a text of --stop is empty. */
+void answer_check_stops(const struct texts *stops);
+
 /* A LOGITS record asks for an answer when it is about the last token that is known of its sequence;
  * in a state (which has a cache) OPEN says that more of it follows.  So of the series of `prefill
  * --logits all` only the last asks. */

@@ -39,17 +39,17 @@ void naming_check(const struct naming *naming, struct record_reader *reader)
                found, naming->model, vocab_facts_of(naming->vocab)->fingerprint, naming->needed_by);
 }
 
-void naming_check_record(const struct vocab *vocab, const char *model, struct record_reader *reader,
+void naming_check_record(const struct naming *naming, struct record_reader *reader,
                          const struct record *record)
 {
     const struct model_facts *facts = reader_model(reader);
     uint32_t found = record->binding ? record->binding : facts ? facts->vocabulary_fingerprint : 0;
-    uint32_t expected = vocab_facts_of(vocab)->fingerprint;
+    uint32_t expected = vocab_facts_of(naming->vocab)->fingerprint;
     if (found && found != expected)
         reader_die(reader, STATUS_INPUT,
                    "made with vocabulary %08x%s%s%s, but that of '%s' is %08x (-m names the model)",
                    found, facts ? " (model '" : "", facts ? facts->name : "", facts ? "')" : "",
-                   model, expected);
+                   naming->model, expected);
 }
 
 /* ---- one token ----------------------------------------------------------------------------- */

@@ -18,9 +18,8 @@ const struct vocab *naming_open(struct naming *naming, const char *option);
 void naming_close(struct naming *naming);
 /* Ends the program where the stream is of another vocabulary than the one that was opened. */
 void naming_check(const struct naming *naming, struct record_reader *reader);
-/* Ends the program where a record is of another vocabulary than `vocab`, which is that of the file
- * `model`. */
-void naming_check_record(const struct vocab *vocab, const char *model, struct record_reader *reader,
+/* The same by what one record says; the vocabulary must be open. */
+void naming_check_record(const struct naming *naming, struct record_reader *reader,
                          const struct record *record);
 
 /* The token that `word` (length bytes) names: a decimal number is an id; "..." is a text with the
